@@ -1,0 +1,66 @@
+// Package broker is the local Kafka-compatible broker: franz-go's kfake, with the three topics of the hub.
+package broker
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// Partitions is the number that each topic is made with.
+const Partitions = 16
+
+// Topics are the topics that the hub writes.
+var Topics = []string{"apipay.payment-events.v1", "apipay.outbound-webhooks.v1", "apipay.audit.v1"}
+
+// Config says how the broker runs.
+type Config struct {
+	// Port on 127.0.0.1; 0 takes a free one.
+	Port int
+	// DataDir keeps records, groups and offsets, each batch synced before it is acknowledged. Empty keeps them in memory.
+	DataDir string
+}
+
+// Broker is a running broker.
+type Broker struct {
+	cluster *kfake.Cluster
+}
+
+// Start listens and serves until Close.
+func Start(cfg Config) (*Broker, error) {
+	opts := []kfake.Opt{
+		kfake.NumBrokers(1),
+		kfake.ClusterID("apipay-local"),
+		kfake.DefaultNumPartitions(Partitions),
+		kfake.SeedTopics(Partitions, Topics...),
+		// Tests let members of a group die and want the others to take over soon.
+		kfake.GroupMinSessionTimeout(time.Second),
+		kfake.ListenFn(func(network, address string) (net.Listener, error) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			return net.Listen(network, net.JoinHostPort("127.0.0.1", port))
+		}),
+	}
+	if cfg.Port != 0 {
+		opts = append(opts, kfake.Ports(cfg.Port))
+	}
+	if cfg.DataDir != "" {
+		opts = append(opts, kfake.DataDir(cfg.DataDir), kfake.SyncWrites())
+	}
+	cluster, err := kfake.NewCluster(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("starting the broker on port %s: %w", strconv.Itoa(cfg.Port), err)
+	}
+	return &Broker{cluster: cluster}, nil
+}
+
+// Addrs are the addresses to give to clients.
+func (b *Broker) Addrs() []string { return b.cluster.ListenAddrs() }
+
+// Close stops serving and writes what is not on disk yet.
+func (b *Broker) Close() { b.cluster.Close() }
