@@ -2,11 +2,14 @@
 package broker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
@@ -64,3 +67,22 @@ func (b *Broker) Addrs() []string { return b.cluster.ListenAddrs() }
 
 // Close stops serving and writes what is not on disk yet.
 func (b *Broker) Close() { b.cluster.Close() }
+
+// CreateTopics makes the topics on any broker, where they are missing.
+func CreateTopics(ctx context.Context, address string) error {
+	client := kafka.Client{Addr: kafka.TCP(address)}
+	request := kafka.CreateTopicsRequest{}
+	for _, topic := range Topics {
+		request.Topics = append(request.Topics, kafka.TopicConfig{Topic: topic, NumPartitions: Partitions, ReplicationFactor: 1})
+	}
+	response, err := client.CreateTopics(ctx, &request)
+	if err != nil {
+		return err
+	}
+	for topic, err := range response.Errors {
+		if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+			return fmt.Errorf("topic %s: %w", topic, err)
+		}
+	}
+	return nil
+}

@@ -25,16 +25,20 @@ type Kind string
 
 // The kinds of service; each answers with the address to connect to.
 const (
-	Postgres Kind = "postgres" // a superuser's URI
-	Broker   Kind = "broker"   // host:port
+	Postgres       Kind = "postgres"        // a superuser's URI
+	Broker         Kind = "broker"          // host:port
+	DockerPostgres Kind = "docker-postgres" // a superuser's URI
+	DockerBroker   Kind = "docker-broker"   // host:port
 )
 
 // startTimeout covers a first fetch of Postgres or of an image.
 const startTimeout = 3 * time.Minute
 
 var services = map[Kind]func(context.Context, io.Writer) (address string, stop func(), err error){
-	Postgres: servePostgres,
-	Broker:   serveBroker,
+	Postgres:       servePostgres,
+	Broker:         serveBroker,
+	DockerPostgres: serveDockerPostgres,
+	DockerBroker:   serveDockerBroker,
 }
 
 // init turns the process into a helper before any main or TestMain runs.

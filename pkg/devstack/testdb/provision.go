@@ -1,11 +1,15 @@
 package testdb
 
 import (
+	"context"
+	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"apipay.io/hub/pkg/devstack/embedded"
 )
@@ -15,6 +19,9 @@ const (
 	EnvDatabaseURL  = "TEST_DATABASE_URL"
 	EnvKafkaBrokers = "TEST_KAFKA_BROKERS"
 )
+
+// dockerPingTimeout keeps machines without Docker from waiting for it.
+const dockerPingTimeout = 500 * time.Millisecond
 
 var (
 	findServer  = sync.OnceValues(provideServer)
@@ -44,9 +51,13 @@ func cluster(t testing.TB) *server {
 func provideServer() (*server, error) {
 	dsn := os.Getenv(EnvDatabaseURL)
 	if dsn == "" {
+		kind := embedded.Postgres
+		if dockerAnswers() {
+			kind = embedded.DockerPostgres
+		}
 		var err error
 		// It ends with the process, so nobody has to call stop.
-		if dsn, _, err = embedded.Start(embedded.Postgres); err != nil {
+		if dsn, _, err = embedded.Start(kind); err != nil {
 			return nil, err
 		}
 	}
@@ -61,6 +72,35 @@ func provideBrokers() ([]string, error) {
 	if list := os.Getenv(EnvKafkaBrokers); list != "" {
 		return strings.Split(list, ","), nil
 	}
-	address, _, err := embedded.Start(embedded.Broker)
+	kind := embedded.Broker
+	if dockerAnswers() {
+		kind = embedded.DockerBroker
+	}
+	address, _, err := embedded.Start(kind)
 	return []string{address}, err
 }
+
+// dockerAnswers tells whether a Docker engine is there, by one cheap request to its socket.
+var dockerAnswers = sync.OnceValue(func() bool {
+	network, address := "unix", "/var/run/docker.sock"
+	if host := os.Getenv("DOCKER_HOST"); host != "" {
+		uri, err := url.Parse(host)
+		if err != nil {
+			return false
+		}
+		network, address = uri.Scheme, uri.Host+uri.Path
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+	}
+	client := http.Client{Transport: transport, Timeout: dockerPingTimeout}
+	response, err := client.Get("http://docker/_ping")
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+})

@@ -67,6 +67,7 @@ func (c *server) create(t testing.TB, template string) *DB {
 	t.Helper()
 	name := "t_" + strings.ToLower(rand.Text()[:20])
 	err := c.with("postgres", func(ctx context.Context, conn *pgx.Conn) error {
+		// By the default strategy, WAL_LOG: a FILE_COPY waits for two checkpoints and took half as long again.
 		if _, err := conn.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 			return err
 		}
