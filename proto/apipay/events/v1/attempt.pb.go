@@ -234,7 +234,7 @@ type PaymentAttempt struct {
 	Refund *string `protobuf:"bytes,4,opt,name=refund,proto3,oneof" json:"refund,omitempty"`
 	// Always "charge".
 	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Counts the attempts of one kind within their parent, from 1.
+	// Counts the attempts of the same thing, from 1.
 	Number int32 `protobuf:"varint,6,opt,name=number,proto3" json:"number,omitempty"`
 	// started, succeeded, declined, not_executed or unknown; open for more.
 	Status string `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
@@ -406,7 +406,7 @@ type RefundAttempt struct {
 	Refund string `protobuf:"bytes,4,opt,name=refund,proto3" json:"refund,omitempty"`
 	// Always "refund".
 	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Counts the attempts of one kind within their parent, from 1.
+	// Counts the attempts of the same thing, from 1.
 	Number int32 `protobuf:"varint,6,opt,name=number,proto3" json:"number,omitempty"`
 	// started, succeeded, declined, not_executed or unknown; open for more.
 	Status string `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
