@@ -135,7 +135,7 @@ type AuditEntry struct {
 	Action string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
 	// The id of what it was done to.
 	Target *string `protobuf:"bytes,5,opt,name=target,proto3,oneof" json:"target,omitempty"`
-	// The tenant as a UUID; the nil UUID for actions of the platform.
+	// `tnt_...`; the one of the nil UUID for actions of the platform.
 	TenantId string `protobuf:"bytes,6,opt,name=tenant_id,proto3" json:"tenant_id,omitempty"`
 	// `req_...`, if a request asked for it.
 	RequestId *string `protobuf:"bytes,7,opt,name=request_id,proto3,oneof" json:"request_id,omitempty"`
