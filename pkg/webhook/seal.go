@@ -74,7 +74,7 @@ func (k *Keyset) Seal(secret Secret, ref SecretRef) (ciphertext []byte, keyID ui
 	if secret.IsZero() {
 		return nil, 0, ErrSecretInvalid
 	}
-	ciphertext, err = k.aead.Encrypt(secret.m.ascii, ref.associatedData())
+	ciphertext, err = k.aead.Encrypt((*secret.m).ascii, ref.associatedData())
 	if err != nil {
 		return nil, 0, fmt.Errorf("sealing the signing secret %s: %w", ref.ID, err)
 	}

@@ -25,9 +25,9 @@ var ErrSecretInvalid = errors.New("not a webhook signing secret")
 type Secret struct {
 	// Two secrets are compared with Equal: == on the pointer below would answer false for the same text.
 	_ [0]func()
-	// A pointer, because fmt reaches into unexported fields of other structs without asking Format, and prints an
-	// address for a pointer there.
-	m *material
+	// fmt reaches into unexported fields of other structs without asking Format. For a pointer it prints an address
+	// there, but with a verb that does not suit a pointer what it points to, hence one more step.
+	m **material
 }
 
 type material struct {
@@ -60,7 +60,8 @@ func ParseSecret(text string) (Secret, error) {
 
 func newSecret(key []byte) Secret {
 	text := secretPrefix + base64.StdEncoding.EncodeToString(key)
-	return Secret{m: &material{text: text, ascii: []byte(text), decoded: key}}
+	m := &material{text: text, ascii: []byte(text), decoded: key}
+	return Secret{m: &m}
 }
 
 // Reveal gives the text. It belongs in the answer that creates the secret, and nowhere else.
@@ -68,7 +69,7 @@ func (s Secret) Reveal() string {
 	if s.m == nil {
 		return ""
 	}
-	return s.m.text
+	return (*s.m).text
 }
 
 // IsZero says that s is no secret.

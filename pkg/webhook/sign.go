@@ -52,13 +52,14 @@ func Sign(eventID string, t time.Time, body []byte, secrets ...Secret) Headers {
 		if secret.IsZero() {
 			continue
 		}
+		keys := *secret.m
 		own = append(own, ",v1="...)
-		own = hex.AppendEncode(own, mac(sum[:0], secret.m.ascii, ownPrefix, body))
+		own = hex.AppendEncode(own, authenticate(sum[:0], keys.ascii, ownPrefix, body))
 		if len(standard) > 0 {
 			standard = append(standard, ' ')
 		}
 		standard = append(standard, "v1,"...)
-		standard = base64.StdEncoding.AppendEncode(standard, mac(sum[:0], secret.m.decoded, standardPrefix, body))
+		standard = base64.StdEncoding.AppendEncode(standard, authenticate(sum[:0], keys.decoded, standardPrefix, body))
 	}
 	return Headers{
 		Signature:         string(own),
@@ -68,8 +69,8 @@ func Sign(eventID string, t time.Time, body []byte, secrets ...Secret) Headers {
 	}
 }
 
-// mac hashes prefix and body one after the other, so that the body is never copied.
-func mac(dst, key, prefix, body []byte) []byte {
+// authenticate is HMAC-SHA256; it hashes prefix and body one after the other, so that the body is never copied.
+func authenticate(dst, key, prefix, body []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write(prefix)
 	h.Write(body)

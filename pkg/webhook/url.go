@@ -92,8 +92,8 @@ func (p Policy) checkHost(u *url.URL) error {
 		}
 	}
 	name = strings.TrimSuffix(name, ".")
-	if endsInNumber(name) {
-		addr, ok := parseIPv4(name)
+	if number := strings.TrimRight(name, "."); endsInNumber(number) {
+		addr, ok := parseIPv4(number)
 		if !ok {
 			return blockedHost("a number that is no address")
 		}
@@ -198,7 +198,8 @@ func isDomainName(name string) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' ||
+			strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return false
 		}
 	}
