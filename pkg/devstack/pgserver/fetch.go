@@ -105,11 +105,11 @@ func cacheDir() (string, error) {
 		}
 	}
 	dir := filepath.Join("/var/tmp", "apipay-"+strconv.Itoa(uid))
-	return dir, ownDir(dir)
+	return dir, OwnDir(dir)
 }
 
-// ownDir makes dir, and refuses one that another user could have planted in a folder that anyone may write to.
-func ownDir(dir string) error {
+// OwnDir makes dir, and refuses one that another user could have planted in a folder that anyone may write to.
+func OwnDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the server's user must be able to enter
 		return err
 	}
