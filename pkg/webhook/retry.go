@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"apipay.io/hub/pkg/id"
 )
 
 // DeliveryStatus is the state of a delivery, as the database spells it.
@@ -83,7 +85,7 @@ type lockedDelivery struct {
 // the others get ErrDeliveryPending or, once a dispatcher has it, ErrDeliveryInFlight. Row level security decides which
 // deliveries exist for tx, which must be READ COMMITTED; the caller commits.
 func RequestRetry(ctx context.Context, tx pgx.Tx, ref DeliveryRef, force bool) (Retried, error) {
-	first, last := sameMillisecond(ref.ID)
+	first, last := id.SameMillisecond(ref.ID)
 	endpoint := uuid.NullUUID{UUID: ref.EndpointID, Valid: ref.EndpointID != uuid.Nil}
 	rows, err := tx.Query(ctx, lockDelivery, first, last, ref.ID, endpoint)
 	if err != nil {
@@ -146,14 +148,4 @@ func makeDue(ctx context.Context, tx pgx.Tx, d lockedDelivery) (time.Time, error
 		return time.Time{}, fmt.Errorf("making the delivery due: %w", err)
 	}
 	return dueAt, nil
-}
-
-// sameMillisecond gives the smallest and the largest id of the millisecond that the UUIDv7 id carries in its first 48 bits.
-func sameMillisecond(id uuid.UUID) (first, last uuid.UUID) {
-	copy(first[:6], id[:6])
-	copy(last[:6], id[:6])
-	for i := 6; i < len(last); i++ {
-		last[i] = 0xff
-	}
-	return first, last
 }
