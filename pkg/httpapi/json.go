@@ -76,7 +76,7 @@ func checkSyntax(raw []byte) error {
 	for first := true; first || dec.StackDepth() > 0; first = false {
 		tok, err := dec.ReadToken()
 		if err != nil {
-			return syntaxProblem(raw, err)
+			return syntaxProblem(raw, string(dec.StackPointer()), err)
 		}
 		if dec.StackDepth() > maxJSONDepth {
 			return Invalid(CodeInvalidRequest, string(dec.StackPointer()),
@@ -92,10 +92,14 @@ func checkSyntax(raw []byte) error {
 	return nil
 }
 
-func syntaxProblem(raw []byte, err error) error {
+// syntaxProblem takes the pointer of the last good token too: for {"a":01} it
+// is nearer to the fault than the decoder's own.
+func syntaxProblem(raw []byte, lastGood string, err error) error {
 	pointer, detail := "", "The body is not valid JSON."
 	if se, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		pointer = string(se.JSONPointer)
+		if pointer = string(se.JSONPointer); strings.HasPrefix(lastGood, pointer) {
+			pointer = lastGood
+		}
 		switch {
 		case errors.Is(err, jsontext.ErrDuplicateName):
 			detail = "A name appears twice in one object."

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ const (
 
 // maxUnix is the last second of the year 9999, the end of RFC 3339.
 const maxUnix = 253402300799
+
+var rfc3339Form = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})$`)
 
 // Query reads the query parameters of one request strictly. Asking for a
 // parameter declares it; [Query.Err], called after the last one, refuses what
@@ -182,9 +185,11 @@ func (q *Query) Unix(name string) (time.Time, bool) {
 // RFC3339 declares a time such as 2026-03-29T02:30:00Z, as admin-api has them.
 func (q *Query) RFC3339(name string) (time.Time, bool) {
 	return Param(q, name, "a time in RFC 3339 form (send + as %2B)", func(s string) (time.Time, error) {
-		// UnmarshalText is strict where time.Parse is not (one-digit hours).
-		var t time.Time
-		err := t.UnmarshalText([]byte(s))
+		// time.Parse also takes one-digit hours and a decimal comma (go.dev/issue/54580).
+		if !rfc3339Form.MatchString(s) {
+			return time.Time{}, strconv.ErrSyntax
+		}
+		t, err := time.Parse(time.RFC3339, s)
 		return t.UTC(), err
 	})
 }

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"apipay.io/hub/pkg/ops"
 )
 
 // Options configure [NewEcho]. Every field has a usable zero value.
@@ -114,68 +114,20 @@ const (
 	writeTimeout      = 60 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
-
-	defaultDrain = 10 * time.Second
 )
 
-// Server serves a handler until its context ends, then drains.
-type Server struct {
-	Handler http.Handler
-	// Logger gets net/http's own complaints, at debug level: they are about
-	// broken clients.
-	Logger *slog.Logger
-	// Drain bounds how long requests in flight may take after the context
-	// ended; default 10 s.
-	Drain time.Duration
-}
-
-// ListenAndServe listens on addr (host:port) and serves.
-func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("listening on %s: %w", addr, err)
-	}
-	return s.Serve(ctx, ln)
-}
-
-// Serve serves on ln, which it closes, until ctx ends; then it stops accepting,
-// lets requests in flight finish, and returns nil. Their contexts do not end
-// with ctx: a drained request is a finished one. What is still running after
-// Drain is cut off, and the error says so.
-func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	logger := s.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
-	drain := s.Drain
-	if drain <= 0 {
-		drain = defaultDrain
-	}
+// Serve serves h on ln, which it closes, until ctx ends; then it stops
+// accepting and lets requests in flight finish for at most drain. Their
+// contexts do not end with ctx: a drained request is a finished one.
+func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Duration) error {
 	srv := &http.Server{
-		Handler:           s.Handler,
+		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(problemListener{ln}) }()
-
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
-	case <-ctx.Done():
-	}
-	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-	defer cancel()
-	err := srv.Shutdown(drainCtx)
-	if err != nil {
-		err = fmt.Errorf("draining requests for %s: %w", drain, errors.Join(err, srv.Close()))
-	}
-	<-served
-	return err
+	return ops.ServeHTTP(ctx, srv, problemListener{ln}, drain)
 }
