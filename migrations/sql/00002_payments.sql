@@ -197,6 +197,8 @@ CREATE TABLE apipay.sandbox_charges (
     created_at     timestamptz NOT NULL DEFAULT now(),
     updated_at     timestamptz NOT NULL DEFAULT now()
 );
+-- What was refunded of a charge.
+CREATE INDEX sandbox_charges_by_charge ON apipay.sandbox_charges (charge_id) WHERE charge_id IS NOT NULL;
 CALL apipay.isolate('sandbox_charges');
 GRANT SELECT, INSERT, UPDATE (status, settles_to, decline_code, updated_at) ON apipay.sandbox_charges TO apipay_app;
 
