@@ -85,7 +85,7 @@ func TestBroker(t *testing.T) {
 
 func start(t *testing.T, port int, dir string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0]) //nolint:gosec // this test
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envPort+"="+strconv.Itoa(port), envDir+"="+dir)
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())

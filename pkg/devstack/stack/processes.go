@@ -81,7 +81,7 @@ func (s *Stack) brokerProcess() *process {
 	return &process{
 		name: Broker, n: 1, stopWith: syscall.SIGTERM, logPath: s.cfg.logPath(Broker),
 		command: func() *exec.Cmd {
-			return exec.Command(s.cfg.program("devstack"), "broker", strconv.Itoa(port), s.cfg.path("broker")) //nolint:gosec // our own program
+			return exec.Command(s.cfg.program("devstack"), "broker", strconv.Itoa(port), s.cfg.path("broker"))
 		},
 		ready: func() error {
 			conn, err := net.DialTimeout("tcp", address(port), time.Second)
@@ -124,7 +124,7 @@ func (s *Stack) serviceProcess(name string, n, httpPort, opsPort int) *process {
 		environ = append(environ, "APIPAY_HTTP_ADDR="+address(httpPort))
 	}
 	p.command = func() *exec.Cmd {
-		cmd := exec.Command(s.cfg.program(name)) //nolint:gosec // our own program
+		cmd := exec.Command(s.cfg.program(name))
 		cmd.Env = environ
 		return cmd
 	}
@@ -183,7 +183,7 @@ func (s *Stack) bootstrap(ctx context.Context, cluster pgserver.Cluster) error {
 
 // migrate runs the same program that a deployment runs.
 func (s *Stack) migrate(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, s.cfg.program("migrate"), "up") //nolint:gosec // our own program
+	cmd := exec.CommandContext(ctx, s.cfg.program("migrate"), "up")
 	cmd.Env = processEnv(s.cfg.Environ, map[string]string{
 		"APIPAY_DATABASE_URL": dsn(s.cfg, "apipay_owner", s.secrets.RolePasswords["owner"]),
 	})

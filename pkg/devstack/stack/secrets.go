@@ -74,7 +74,7 @@ type staffToken struct {
 func (s *secrets) writeTokens(cfg Config, callerFile string) (string, error) {
 	var tokens []staffToken
 	if callerFile != "" {
-		body, err := os.ReadFile(callerFile) //nolint:gosec // the caller names it
+		body, err := os.ReadFile(callerFile)
 		if err != nil {
 			return "", fmt.Errorf("APIPAY_ADMIN_TOKENS_FILE: %w", err)
 		}

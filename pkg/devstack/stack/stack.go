@@ -25,7 +25,6 @@ type Stack struct {
 	cfg     Config
 	secrets *secrets
 	env     map[string]map[string]string
-	dataDir string // Postgres's
 	log     *slog.Logger
 	unlock  func()
 
@@ -249,7 +248,7 @@ func takeLock(cfg Config) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor fits
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("%w (%s); `make down` stops it", ErrRunning, cfg.Dir)
 	}

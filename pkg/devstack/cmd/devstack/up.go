@@ -55,8 +55,8 @@ func upDetached(ctx context.Context) error {
 		return err
 	}
 	defer reader.Close()
-	cmd := exec.Command(program, "up", superviseFlag) //nolint:gosec // this program
-	cmd.ExtraFiles = []*os.File{writer}               // becomes reportFD
+	cmd := exec.Command(program, "up", superviseFlag)
+	cmd.ExtraFiles = []*os.File{writer} // becomes reportFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
 	writer.Close()

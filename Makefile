@@ -1,0 +1,118 @@
+# The two commands of a fresh machine are `make demo` and `make test`; `make help` lists the others.
+# RELAYS=n DISPATCHERS=n PAYMENT_APIS=n, APIPAY_DEV_DIR and APIPAY_PORT_OFFSET are taken from here or from the environment.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+MAINS    := ./migrations/cmd/migrate ./pkg/devstack/cmd/devstack $(addprefix ./,$(wildcard services/*/cmd/*))
+DEVSTACK := bin/devstack
+TOOLS    := $(CURDIR)/.tools/bin
+
+GOLANGCI_LINT_VERSION := v2.14.0
+GOLANGCI_LINT         := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+# Package patterns of every module of the workspace, and its folders.
+modules     = $(shell go list -m -f '{{.Dir}}')
+go_files    = $(shell git ls-files -co --exclude-standard '*.go' | grep -v -e '\.pb\.go$$' -e '\.gen\.go$$')
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+.PHONY: build
+build: ## build every program into bin/
+	@go build -o bin/ $(MAINS)
+
+.PHONY: up
+up: build ## start the local stack (DETACH=1: return when it is ready)
+	@$(DEVSTACK) up $(if $(filter-out 0 false no,$(DETACH)),--detach)
+
+.PHONY: down
+down: $(DEVSTACK) ## stop the local stack; its data stays
+	@$(DEVSTACK) down
+
+.PHONY: status
+status: $(DEVSTACK) ## what runs in the local stack
+	@$(DEVSTACK) status
+
+.PHONY: demo
+demo: build ## show the main job: a payment becomes a signed webhook
+	@$(DEVSTACK) demo
+
+# `down` and `status` must work beside a running stack, so they build only what is not there.
+$(DEVSTACK):
+	@go build -o $@ ./pkg/devstack/cmd/devstack
+
+.PHONY: test
+test: build ## run every module's tests on one Postgres and one broker
+	@$(DEVSTACK) test-env -- go test -timeout 10m $(TESTFLAGS) work
+
+.PHONY: test-pg15
+test-pg15: build ## run the tests of the schema and of pkg on Postgres 15
+	@bin=/usr/lib/postgresql/15/bin; \
+	if [ ! -x $$bin/postgres ]; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends postgresql-15; \
+		else \
+			echo "make test-pg15: no Postgres 15 in $$bin; install postgresql-15" >&2; exit 1; \
+		fi; \
+	fi; \
+	APIPAY_POSTGRES_BIN=$$bin $(DEVSTACK) test-env -- go test -timeout 10m $(TESTFLAGS) ./migrations/... ./pkg/...
+
+.PHONY: check
+check: check-format check-generated check-modules vet lint ## format, lint, vet, generated code, go.mod of every module
+
+.PHONY: check-format
+check-format:
+	@unformatted=$$(gofmt -l $(go_files)); \
+	if [ -n "$$unformatted" ]; then echo "not gofmt'd (make fmt mends it):" >&2; echo "$$unformatted" >&2; exit 1; fi
+
+.PHONY: check-generated
+check-generated:
+	@proto/generate.sh --check
+	@before=$$(git ls-files -co --exclude-standard '*.gen.go' | sort | xargs -r sha256sum); \
+	go generate work; \
+	after=$$(git ls-files -co --exclude-standard '*.gen.go' | sort | xargs -r sha256sum); \
+	if [ "$$before" != "$$after" ]; then \
+		echo "generated code is stale; it has been made again, commit it:" >&2; \
+		diff <(echo "$$before") <(echo "$$after") >&2; exit 1; \
+	fi
+
+.PHONY: check-modules
+check-modules:
+	@for dir in $(modules); do \
+		(cd $$dir && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...) || { echo "make check: $$dir is not tidy or does not build alone" >&2; exit 1; }; \
+	done
+
+.PHONY: vet
+vet:
+	@go vet work
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT)
+	@$(GOLANGCI_LINT) run $(addsuffix /...,$(modules))
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## format every Go file
+	@$(GOLANGCI_LINT) fmt $(modules)
+
+.PHONY: generate
+generate: ## make the generated code again
+	@proto/generate.sh
+	@go generate work
+
+.PHONY: tidy
+tidy: ## bring every go.mod up to date
+	@go work sync
+	@for dir in $(modules); do (cd $$dir && GOWORK=off go mod tidy); done
+
+.PHONY: clean
+clean: $(DEVSTACK) ## stop the local stack and remove its data and the programs
+	@$(DEVSTACK) clean
+	@rm -rf bin coverage
+
+$(GOLANGCI_LINT):
+	@echo "installing golangci-lint $(GOLANGCI_LINT_VERSION) (once)"
+	@GOWORK=off GOFLAGS= GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv $(TOOLS)/golangci-lint $@
