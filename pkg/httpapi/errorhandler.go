@@ -73,8 +73,12 @@ func frameworkProblem(he *echo.HTTPError) *Problem {
 
 // errorHandler answers every error as a problem. It does not log: the cause is
 // left in the context for the request's one line.
-func errorHandler(o Options) echo.HTTPErrorHandler {
+func errorHandler(o Options, r *routes) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
+		if allow, ok := r.allow(c, err); ok {
+			c.Response().Header().Set(echo.HeaderAllow, allow)
+			err = echo.ErrMethodNotAllowed
+		}
 		p := problemOf(err, o.Map)
 		if c.Get(keyProblem) == nil {
 			c.Set(keyProblem, p)

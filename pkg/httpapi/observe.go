@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -63,6 +64,9 @@ func logMiddleware(logger *slog.Logger) echo.MiddlewareFunc {
 			// A client's mistake is told by its code; its text is not repeated.
 			if cause, ok := c.Get(keyCause).(error); ok && status >= http.StatusInternalServerError {
 				level = slog.LevelError
+				if errors.Is(c.Request().Context().Err(), context.Canceled) && errors.Is(cause, context.Canceled) {
+					level = slog.LevelInfo // the client went away: no fault of ours
+				}
 				attrs = append(attrs, slog.String("error", cause.Error()))
 				if pe, ok := cause.(*panicError); ok {
 					attrs = append(attrs, slog.String("stack", string(pe.stack)))

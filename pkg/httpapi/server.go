@@ -58,13 +58,8 @@ func NewEcho(o Options) *echo.Echo {
 	o = o.withDefaults()
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.HTTPErrorHandler = errorHandler(o)
+	e.HTTPErrorHandler = errorHandler(o, newRoutes(e))
 	e.JSONSerializer = jsonSerializer{}
-	e.OnAddRouteHandler = func(_ string, route echo.Route, h echo.HandlerFunc, mw []echo.MiddlewareFunc) {
-		if route.Method == http.MethodGet {
-			e.HEAD(route.Path, h, mw...)
-		}
-	}
 	// Outermost first. Recovery is innermost, so that a panic has its answer,
 	// span and log line like any other error.
 	e.Use(
