@@ -72,3 +72,14 @@ func TestVariablesAreUnique(t *testing.T) {
 		seen[v.Name] = true
 	}
 }
+
+// The README shows the list that the services go by.
+func TestReadmeShowsTheList(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	for _, v := range config.Variables {
+		require.Contains(t, string(page), "| `"+v.Name+"` |", "run make generate")
+		require.Contains(t, string(page), v.Doc, "run make generate")
+	}
+}

@@ -1,5 +1,7 @@
 package config
 
+//go:generate go run ./envtable ../../README.md
+
 // Variable is one setting of the published list.
 type Variable struct {
 	Name string
