@@ -1,0 +1,94 @@
+package endpoints
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/id"
+	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/auth"
+)
+
+type recoverRequest struct {
+	Since httpapi.Integer `json:"since" api:"required"`
+}
+
+// Recovery is what was asked for; the dispatcher works through it.
+type Recovery struct {
+	ID         string `json:"id"`
+	Object     string `json:"object"`
+	EndpointID string `json:"endpoint_id"`
+	Since      int64  `json:"since"`
+	Status     string `json:"status"`
+	Livemode   bool   `json:"livemode"`
+	Created    int64  `json:"created"`
+}
+
+// recoveryFilter is recoveries.filter, as admin-api writes it too.
+type recoveryFilter struct {
+	Tenant   string    `json:"tenant"`
+	Endpoint string    `json:"endpoint"`
+	Status   string    `json:"status"`
+	From     time.Time `json:"from"`
+}
+
+// recover asks for everything that failed since a time to be sent again.
+func (e *Endpoints) recover(c echo.Context) error {
+	const query = `
+		INSERT INTO apipay.recoveries (id, tenant_id, livemode, filter, requested_by)
+		VALUES ($1, $2, $3, $4, $5)`
+	if err := httpapi.RefuseQuery(c.Request()); err != nil {
+		return err
+	}
+	endpointID, err := pathID(c, "id", id.Endpoint)
+	if err != nil {
+		return err
+	}
+	var in recoverRequest
+	raw, err := httpapi.Bind(c, &in)
+	if err != nil {
+		return err
+	}
+	if !in.Since.In(0, maxUnix) {
+		return refuse([]httpapi.FieldError{invalid("/since", "since is a time in Unix seconds.")})
+	}
+	return e.write(c, raw, http.StatusAccepted, func(ctx context.Context, tx postgres.Tx) (any, error) {
+		row, err := find(ctx, tx, endpointID, false)
+		if err != nil {
+			return nil, err
+		}
+		if row.Status == statusDisabled {
+			return nil, httpapi.New(httpapi.CodeEndpointDisabled, "The webhook endpoint is disabled: enable it first.")
+		}
+		if in.Since.Value > tx.Now.Unix() {
+			return nil, refuse([]httpapi.FieldError{invalid("/since", "since lies in the future.")})
+		}
+		principal := auth.FromContext(c)
+		filter, err := json.Marshal(recoveryFilter{
+			Tenant: id.Format(id.Tenant, principal.Scope.TenantID), Endpoint: id.Format(id.Endpoint, endpointID),
+			Status: string(webhook.StatusFailed), From: time.Unix(in.Since.Value, 0).UTC(),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("encoding the filter: %w", err)
+		}
+		recoveryID := id.NewAt(tx.Now, 0)
+		if _, err := tx.Exec(ctx, query, recoveryID, principal.Scope.TenantID, principal.Scope.Livemode, filter, principal.Actor()); err != nil {
+			return nil, fmt.Errorf("inserting the recovery: %w", err)
+		}
+		changes := map[string]any{"since": in.Since.Value, "recovery": id.Format(id.Recovery, recoveryID)}
+		if err := audit(c, tx, "webhook_endpoint.recover", id.Format(id.Endpoint, endpointID), changes); err != nil {
+			return nil, err
+		}
+		return Recovery{
+			ID: id.Format(id.Recovery, recoveryID), Object: "recovery", EndpointID: id.Format(id.Endpoint, endpointID),
+			Since: in.Since.Value, Status: "pending", Livemode: principal.Scope.Livemode, Created: tx.Now.Unix(),
+		}, nil
+	})
+}
