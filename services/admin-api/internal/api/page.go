@@ -1,0 +1,83 @@
+package api
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/id"
+)
+
+// where collects the conditions of a list; values are always bound, never part of the text.
+type where struct {
+	conditions []string
+	args       []any
+}
+
+// bind adds a value and returns its placeholder.
+func (w *where) bind(value any) string {
+	w.args = append(w.args, value)
+	return placeholder(len(w.args))
+}
+
+func (w *where) add(condition string, values ...any) {
+	for _, value := range values {
+		condition = strings.Replace(condition, "?", w.bind(value), 1)
+	}
+	w.conditions = append(w.conditions, condition)
+}
+
+// sql is the WHERE clause, or nothing.
+func (w *where) sql() string {
+	if len(w.conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.conditions, " AND ")
+}
+
+func placeholder(n int) string {
+	const digits = "0123456789"
+	if n < 10 {
+		return "$" + digits[n:n+1]
+	}
+	return "$" + digits[n/10:n/10+1] + digits[n%10:n%10+1]
+}
+
+// idParam declares a query parameter that is an id of one kind.
+func idParam(q *httpapi.Query, name string, prefix id.Prefix) (uuid.UUID, bool) {
+	return httpapi.Param(q, name, "a "+string(prefix)+"_ id", func(text string) (uuid.UUID, error) {
+		return id.Parse(prefix, text)
+	})
+}
+
+// tenantParam declares tenant.
+func tenantParam(q *httpapi.Query) (uuid.UUID, bool) { return idParam(q, "tenant", id.Tenant) }
+
+// scopeOf binds a cursor to the list, to what its reader may see and to the filters; not to the page's size.
+func (c *call) scopeOf(list string) string {
+	values := c.Request().URL.Query()
+	values.Del("cursor")
+	values.Del("limit")
+	return httpapi.CursorScope("admin", list, c.who.Scope(), values.Encode())
+}
+
+// utc is a time as the answers show it: RFC 3339 with Z and microseconds.
+func utc(t time.Time) time.Time { return t.UTC() }
+
+func utcOrNull(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+func formatOrNull(prefix id.Prefix, u *uuid.UUID) *string {
+	if u == nil {
+		return nil
+	}
+	text := id.Format(prefix, *u)
+	return &text
+}

@@ -1,0 +1,136 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"apipay.io/hub/pkg/config"
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/ops"
+	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/admin-api/internal/api"
+	"apipay.io/hub/services/admin-api/internal/staff"
+)
+
+const (
+	service = "admin-api"
+	role    = "apipay_admin"
+
+	databaseWait = 30 * time.Second
+	drain        = 10 * time.Second
+)
+
+// Run starts admin-api and blocks until ctx ends and the requests in flight are answered.
+func Run(ctx context.Context, environ []string, logs io.Writer) error {
+	cfg, err := config.Load[Config](environ)
+	if err != nil {
+		return err
+	}
+	logger, err := ops.NewLogger(logs, service, cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	slog.SetDefault(logger)
+	telemetry, err := ops.StartTelemetry(ctx, service)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		telemetry.Stop(stopCtx)
+	}()
+	health := ops.NewHealth()
+	members, err := newStaff(cfg, logger, health)
+	if err != nil {
+		return err
+	}
+	listener, err := ops.Listen(ctx, "APIPAY_HTTP_ADDR", cfg.HTTPAddr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	opsListener, err := ops.Listen(ctx, "APIPAY_OPS_ADDR", cfg.OpsAddr)
+	if err != nil {
+		return err
+	}
+	defer opsListener.Close()
+	pool, err := openDatabase(ctx, cfg, logger)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	handler, err := newHandler(cfg, pool, members, logger)
+	if err != nil {
+		return err
+	}
+	health.Ready("postgres", pool.Ping)
+	stopDraining := context.AfterFunc(ctx, health.Drain)
+	defer stopDraining()
+	logger.InfoContext(ctx, "service.started", "http", listener.Addr().String(), "ops", opsListener.Addr().String())
+	return ops.Group(ctx,
+		func(ctx context.Context) error { return httpapi.Serve(ctx, listener, handler, drain) },
+		func(ctx context.Context) error {
+			return ops.ServeOps(ctx, opsListener, health, telemetry.Registry)
+		},
+		members.Run,
+	)
+}
+
+func newStaff(cfg Config, logger *slog.Logger, health *ops.Health) (*staff.Directory, error) {
+	return staff.New(staff.Options{
+		TokensFile: cfg.TokensFile,
+		Issuer:     cfg.OIDCIssuer,
+		Audience:   cfg.OIDCAudience,
+		RoleClaim:  cfg.OIDCRoleClaim,
+		Logger:     logger,
+		Loop:       health.Loop("staff tokens", time.Minute),
+	})
+}
+
+func openDatabase(ctx context.Context, cfg Config, logger *slog.Logger) (*pgxpool.Pool, error) {
+	pool, err := postgres.Open(cfg.DatabaseURL, postgres.Options{ApplicationName: service})
+	if err != nil {
+		return nil, err
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, databaseWait)
+	defer cancel()
+	if err := postgres.Wait(waitCtx, pool, logger); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	if err := postgres.Check(waitCtx, pool, role, needs); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+func newHandler(cfg Config, pool *pgxpool.Pool, members *staff.Directory, logger *slog.Logger) (http.Handler, error) {
+	policy, err := webhook.ParsePolicy(cfg.AllowCIDRs)
+	if err != nil {
+		return nil, err
+	}
+	// Every replica signs in to the database with the same password, so this key is theirs in common. A cursor
+	// opens nothing that its reader may not see anyway: row level security decides on each page.
+	key := sha256.Sum256([]byte("admin-api cursors\x00" + pool.Config().ConnConfig.Password))
+	cursors, err := httpapi.NewCursors(key[:])
+	if err != nil {
+		return nil, err
+	}
+	return api.New(api.Options{
+		Pool:            pool,
+		Staff:           members,
+		Cursors:         cursors,
+		Policy:          policy,
+		VisibilityDelay: cfg.VisibilityDelay,
+		Logger:          logger,
+	}), nil
+}
