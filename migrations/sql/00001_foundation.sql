@@ -64,6 +64,8 @@ CREATE TABLE apipay.tenants (
     name       text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 200),
     created_at timestamptz NOT NULL DEFAULT now()
 );
+-- The admin list, newest first, by keyset.
+CREATE INDEX tenants_by_created ON apipay.tenants (created_at, id);
 CALL apipay.isolate('tenants', 'id', false);
 -- The reserved tenant of platform-level audit entries.
 INSERT INTO apipay.tenants (id, name) VALUES ('00000000-0000-0000-0000-000000000000', 'platform');

@@ -35,6 +35,8 @@ CREATE TABLE apipay.payment_intents (
 );
 -- The merchant's list, newest first, by keyset.
 CREATE INDEX payment_intents_by_created ON apipay.payment_intents (tenant_id, livemode, created_at, id);
+-- Support looks for a merchant's reference without knowing the tenant.
+CREATE INDEX payment_intents_by_reference ON apipay.payment_intents (merchant_reference, id) WHERE merchant_reference IS NOT NULL;
 CALL apipay.isolate('payment_intents');
 GRANT SELECT, INSERT ON apipay.payment_intents TO apipay_app;
 GRANT UPDATE (status, amount_refunded, amount_refund_pending, payment_method, last_payment_error, latest_attempt,

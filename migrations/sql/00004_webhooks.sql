@@ -20,6 +20,8 @@ CREATE TABLE apipay.webhook_endpoints (
 );
 CREATE INDEX webhook_endpoints_by_tenant ON apipay.webhook_endpoints (tenant_id, livemode, created_at, id)
     WHERE deleted_at IS NULL;
+-- The admin list over all tenants, deleted ones included.
+CREATE INDEX webhook_endpoints_by_created ON apipay.webhook_endpoints (created_at, id);
 CALL apipay.isolate('webhook_endpoints');
 GRANT SELECT, INSERT, UPDATE (url, enabled_events, description, status, disabled_reason, enabled_at, deleted_at, version, updated_at)
     ON apipay.webhook_endpoints TO apipay_app;
@@ -164,6 +166,9 @@ CREATE INDEX outbound_webhook_deliveries_leased ON apipay.outbound_webhook_deliv
     WHERE lease_until IS NOT NULL;
 CREATE INDEX outbound_webhook_deliveries_by_tenant ON apipay.outbound_webhook_deliveries (tenant_id, event_id, endpoint_id);
 CREATE INDEX outbound_webhook_deliveries_by_endpoint ON apipay.outbound_webhook_deliveries (endpoint_id, event_id);
+-- What failed, newest first, and the order in which a recovery walks. It costs nothing while deliveries succeed.
+CREATE INDEX outbound_webhook_deliveries_failed ON apipay.outbound_webhook_deliveries (event_id, endpoint_id)
+    WHERE status = 'FAILED';
 CREATE TABLE apipay.outbound_webhook_deliveries_default PARTITION OF apipay.outbound_webhook_deliveries DEFAULT;
 CALL apipay.isolate('outbound_webhook_deliveries');
 ALTER TABLE apipay.outbound_webhook_deliveries_default ENABLE ROW LEVEL SECURITY;
