@@ -49,7 +49,9 @@ func (c Cluster) Init(ctx context.Context) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := c.makeDataDir(); err != nil {
+	// Beside its place and then moved there: a start that is interrupted leaves no half-made data that looks whole.
+	unfinished := c.DataDir + ".new"
+	if err := c.makeDataDir(unfinished); err != nil {
 		return err
 	}
 	passwordFile, err := c.passwordFile()
@@ -57,26 +59,34 @@ func (c Cluster) Init(ctx context.Context) error {
 		return err
 	}
 	defer os.Remove(passwordFile)
-	cmd := exec.CommandContext(ctx, filepath.Join(c.Bin.Dir, "initdb"),
-		"--pgdata", c.DataDir, "--username", Superuser, "--auth", "scram-sha-256", "--pwfile", passwordFile,
-		"--encoding", "UTF8", "--no-locale", "--no-sync")
+	args := []string{
+		"--pgdata", unfinished, "--username", Superuser, "--auth", "scram-sha-256", "--pwfile", passwordFile,
+		"--encoding", "UTF8", "--no-locale",
+	}
+	if c.Volatile {
+		args = append(args, "--no-sync")
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(c.Bin.Dir, "initdb"), args...)
 	cmd.SysProcAttr = c.RunAs.sysProcAttr()
 	cmd.Env = serverEnv()
-	cmd.Dir = c.DataDir
+	cmd.Dir = unfinished
 	if out, err := cmd.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		return fmt.Errorf("initdb: %w: %s", err, lastLine(out))
 	}
-	return nil
+	return os.Rename(unfinished, c.DataDir)
 }
 
-func (c Cluster) makeDataDir() error {
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+func (c Cluster) makeDataDir(dir string) error {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return err
 	}
 	if c.RunAs == nil {
 		return nil
 	}
-	return os.Chown(c.DataDir, c.RunAs.UID, c.RunAs.GID)
+	return os.Chown(dir, c.RunAs.UID, c.RunAs.GID)
 }
 
 // passwordFile is a file for initdb that nobody but the server's user can read.

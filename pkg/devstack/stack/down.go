@@ -104,7 +104,7 @@ func Clean(cfg Config, progress io.Writer) error {
 // removeOwn removes only what a stack made: APIPAY_DEV_DIR may name a folder with other things in it.
 func removeOwn(dir string) error {
 	for _, name := range []string{
-		"postgres", "broker", "logs", "secrets.json", "keyset.json", "admin-tokens.json",
+		"postgres", "postgres.new", "broker", "logs", "secrets.json", "keyset.json", "admin-tokens.json",
 		stackFile, processFile, socketFile, "supervisor.lock",
 	} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {

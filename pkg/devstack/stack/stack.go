@@ -44,21 +44,20 @@ func Up(ctx context.Context, cfg Config, progress io.Writer) (_ *Stack, err erro
 	if err := os.MkdirAll(cfg.path("logs"), 0o755); err != nil { //nolint:gosec // Postgres's user passes through
 		return nil, err
 	}
-	s := &Stack{cfg: cfg}
-	if s.unlock, err = takeLock(cfg); err != nil {
+	unlock, err := takeLock(cfg)
+	if err != nil {
 		return nil, err
 	}
+	if err := checkFree(cfg); err != nil {
+		unlock()
+		return nil, err
+	}
+	s := &Stack{cfg: cfg, unlock: unlock}
 	defer func() {
 		if err != nil {
 			s.Stop()
 		}
 	}()
-	if left := leftovers(cfg); len(left) > 0 {
-		return nil, fmt.Errorf("%d processes of an earlier stack still run in %s; `make down` stops them", len(left), cfg.Dir)
-	}
-	if err := cfg.checkPorts(); err != nil {
-		return nil, err
-	}
 	if err := s.openLog(); err != nil {
 		return nil, err
 	}
@@ -82,6 +81,14 @@ func Up(ctx context.Context, cfg Config, progress io.Writer) (_ *Stack, err erro
 	}
 	s.log.Info("stack.ready")
 	return s, nil
+}
+
+// checkFree refuses to start beside what an earlier stack or another program left.
+func checkFree(cfg Config) error {
+	if left := leftovers(cfg); len(left) > 0 {
+		return fmt.Errorf("%d processes of an earlier stack still run in %s; `make down` stops them", len(left), cfg.Dir)
+	}
+	return cfg.checkPorts()
 }
 
 func (s *Stack) openLog() error {
