@@ -55,6 +55,14 @@ var routes = []route{
 	{http.MethodGet, "/admin/v1/tenants/:tenant/api-keys/:key", staff.Viewer, "", (*API).readKey},
 	{http.MethodDelete, "/admin/v1/tenants/:tenant/api-keys/:key", staff.Admin, "api_key.revoke", (*API).revokeKey},
 	{http.MethodPost, "/admin/v1/tenants/:tenant/api-keys/:key/roll", staff.Admin, "api_key.roll", (*API).rollKey},
+
+	{http.MethodGet, "/admin/v1/webhook-endpoints", staff.Viewer, "", (*API).listEndpoints},
+	{http.MethodGet, "/admin/v1/webhook-endpoints/:endpoint", staff.Viewer, "", (*API).readEndpoint},
+	{http.MethodPatch, "/admin/v1/webhook-endpoints/:endpoint", staff.Admin, "webhook_endpoint.update", (*API).changeEndpoint},
+
+	{http.MethodGet, "/admin/v1/webhook-deliveries", staff.Viewer, "", (*API).listDeliveries},
+	{http.MethodGet, "/admin/v1/webhook-deliveries/:delivery", staff.Viewer, "", (*API).readDelivery},
+	{http.MethodPost, "/admin/v1/webhook-deliveries/:delivery/retry", staff.Support, "webhook_delivery.retry", (*API).retryDelivery},
 }
 
 // New makes the handler of every route.

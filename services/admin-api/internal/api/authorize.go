@@ -54,8 +54,8 @@ func (a *API) guard(r route) echo.HandlerFunc {
 		} else {
 			err = r.serve(a, c)
 		}
-		if problem, ok := errors.AsType[*httpapi.Problem](err); ok && r.action != "" {
-			a.tellRefusal(c, problem)
+		if r.action != "" {
+			a.tellRefusal(c, err)
 		}
 		return err
 	}
@@ -94,8 +94,12 @@ func bearer(h http.Header) (string, bool) {
 // tellRefusal writes a refused write into the log and, as the platform's business, into the audit log: somebody who
 // tries what is not theirs should be seen. To a confined member of staff another tenant's object is a 404, so that
 // one is told too.
-func (a *API) tellRefusal(c *call, problem *httpapi.Problem) {
-	if problem.Code != httpapi.CodeForbidden && problem.Code != httpapi.CodeNotFound {
+func (a *API) tellRefusal(c *call, err error) {
+	problem, ok := errors.AsType[*httpapi.Problem](err)
+	if !ok {
+		problem = problemOf(err)
+	}
+	if problem == nil || (problem.Code != httpapi.CodeForbidden && problem.Code != httpapi.CodeNotFound) {
 		return
 	}
 	target := clip(c.Request().URL.EscapedPath(), 200)

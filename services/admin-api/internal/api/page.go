@@ -81,3 +81,18 @@ func formatOrNull(prefix id.Prefix, u *uuid.UUID) *string {
 	text := id.Format(prefix, *u)
 	return &text
 }
+
+// firstIDOf is the smallest UUIDv7 of t's millisecond, and firstIDFrom the smallest that carries no time before t.
+// Times that no id can carry become the nearest one that it can.
+func firstIDOf(t time.Time) (u uuid.UUID) {
+	const most = 1<<48 - 1
+	ms := min(max(t.UnixMilli(), 0), most)
+	for i := range 6 {
+		u[i] = byte(ms >> (40 - 8*i))
+	}
+	return u
+}
+
+func firstIDFrom(t time.Time) uuid.UUID {
+	return firstIDOf(t.Add(time.Millisecond - 1))
+}

@@ -1,0 +1,286 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/id"
+	"apipay.io/hub/pkg/outbox"
+	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/proto/events"
+)
+
+const (
+	statusEnabled  = "enabled"
+	statusDisabled = "disabled"
+	// disabledBySupport is the disabled_reason of an endpoint that staff switched off.
+	disabledBySupport = "support"
+
+	maxDescription = 500
+	everyEvent     = "*"
+)
+
+type endpointRow struct {
+	ID             uuid.UUID
+	TenantID       uuid.UUID
+	Livemode       bool
+	URL            string
+	EnabledEvents  []string
+	Description    *string
+	Status         string
+	DisabledReason *string
+	DeletedAt      *time.Time
+	Version        int64
+	CreatedAt      time.Time
+
+	FailingSince    *time.Time
+	FailedAttempts  *int
+	LastFailureAt   *time.Time
+	LastSuccessAt   *time.Time
+	BreakerOpenedAt *time.Time
+	NextProbeAt     *time.Time
+}
+
+type endpointView struct {
+	ID             string         `json:"id"`
+	Object         string         `json:"object"`
+	TenantID       string         `json:"tenant_id"`
+	Livemode       bool           `json:"livemode"`
+	URL            string         `json:"url"`
+	EnabledEvents  []string       `json:"enabled_events"`
+	Description    *string        `json:"description"`
+	Status         string         `json:"status"`
+	DisabledReason *string        `json:"disabled_reason"`
+	Version        int64          `json:"version"`
+	CreatedAt      time.Time      `json:"created_at"`
+	DeletedAt      *time.Time     `json:"deleted_at"`
+	Health         endpointHealth `json:"health"`
+}
+
+// endpointHealth is what the dispatcher saw; all null before the first attempt.
+type endpointHealth struct {
+	FailingSince    *time.Time `json:"failing_since"`
+	FailedAttempts  *int       `json:"failed_attempts"`
+	LastFailureAt   *time.Time `json:"last_failure_at"`
+	LastSuccessAt   *time.Time `json:"last_success_at"`
+	BreakerOpenedAt *time.Time `json:"breaker_opened_at"`
+	NextProbeAt     *time.Time `json:"next_probe_at"`
+}
+
+func (r endpointRow) view() endpointView {
+	return endpointView{
+		ID: id.Format(id.Endpoint, r.ID), Object: "webhook_endpoint", TenantID: id.Format(id.Tenant, r.TenantID),
+		Livemode: r.Livemode, URL: r.URL, EnabledEvents: r.EnabledEvents, Description: r.Description, Status: r.Status,
+		DisabledReason: r.DisabledReason, Version: r.Version, CreatedAt: utc(r.CreatedAt), DeletedAt: utcOrNull(r.DeletedAt),
+		Health: endpointHealth{
+			FailingSince: utcOrNull(r.FailingSince), FailedAttempts: r.FailedAttempts, LastFailureAt: utcOrNull(r.LastFailureAt),
+			LastSuccessAt: utcOrNull(r.LastSuccessAt), BreakerOpenedAt: utcOrNull(r.BreakerOpenedAt), NextProbeAt: utcOrNull(r.NextProbeAt),
+		},
+	}
+}
+
+const selectEndpoint = `
+	SELECT e.id, e.tenant_id, e.livemode, e.url, e.enabled_events, e.description, e.status, e.disabled_reason, e.deleted_at,
+	       e.version, e.created_at, s.failing_since, s.failed_attempts, s.last_failure_at, s.last_success_at,
+	       s.breaker_opened_at, s.next_probe_at
+	FROM apipay.webhook_endpoints e
+	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = e.id`
+
+// listEndpoints leaves deleted ones out; they can still be read by their id.
+func (a *API) listEndpoints(c *call) error {
+	var w where
+	q := httpapi.NewQuery(c.Request())
+	limit := q.Limit()
+	w.add("e.deleted_at IS NULL")
+	if tenant, ok := tenantParam(q); ok {
+		w.add("e.tenant_id = ?", tenant)
+	}
+	if status, ok := q.Enum("status", statusEnabled, statusDisabled); ok {
+		w.add("e.status = ?", status)
+	}
+	scope := c.scopeOf("webhook_endpoints")
+	if after, ok := q.Cursor(a.cursors, scope); ok {
+		w.add("(e.created_at, e.id) < (?, ?)", after.Time, after.ID)
+	}
+	if err := q.Err(); err != nil {
+		return err
+	}
+	query := selectEndpoint + w.sql() + " ORDER BY e.created_at DESC, e.id DESC LIMIT " + w.bind(limit+1)
+	var rows []endpointRow
+	err := a.read(c, func(ctx context.Context, tx postgres.Tx) (err error) {
+		rows, err = collect[endpointRow](ctx, tx, query, w.args...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return answerPage(c, rows, limit, endpointRow.view, func(last endpointRow) string {
+		return a.cursors.Encode(scope, httpapi.Position{Time: last.CreatedAt, ID: last.ID})
+	})
+}
+
+func (a *API) readEndpoint(c *call) error {
+	endpoint, err := c.pathID("endpoint", id.Endpoint)
+	if err != nil {
+		return err
+	}
+	if err := httpapi.RefuseQuery(c.Request()); err != nil {
+		return err
+	}
+	var row endpointRow
+	err = a.read(c, func(ctx context.Context, tx postgres.Tx) (err error) {
+		row, err = one[endpointRow](ctx, tx, selectEndpoint+` WHERE e.id = $1`, endpoint)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return httpapi.JSON(c, http.StatusOK, row.view())
+}
+
+type endpointChange struct {
+	URL           httpapi.Optional[string]   `json:"url" api:"nonnull"`
+	EnabledEvents httpapi.Optional[[]string] `json:"enabled_events" api:"nonnull"`
+	Description   httpapi.Optional[string]   `json:"description"`
+	Status        httpapi.Optional[string]   `json:"status" api:"nonnull"`
+}
+
+// changeEndpoint changes the endpoint's row and nothing else: what waits for it is the dispatcher's.
+func (a *API) changeEndpoint(c *call) error {
+	const lock = `SELECT id FROM apipay.webhook_endpoints WHERE id = $1 FOR UPDATE`
+	endpoint, err := c.pathID("endpoint", id.Endpoint)
+	if err != nil {
+		return err
+	}
+	if err := httpapi.RefuseQuery(c.Request()); err != nil {
+		return err
+	}
+	var in endpointChange
+	if _, err := httpapi.Bind(c, &in); err != nil {
+		return err
+	}
+	if fields := a.checkEndpoint(in); len(fields) > 0 {
+		return httpapi.InvalidFields(fields...)
+	}
+	var row endpointRow
+	err = a.write(c, func(ctx context.Context, tx postgres.Tx) error {
+		var locked uuid.UUID
+		if err := tx.QueryRow(ctx, lock, endpoint).Scan(&locked); err != nil {
+			return err
+		}
+		if row, err = one[endpointRow](ctx, tx, selectEndpoint+` WHERE e.id = $1`, endpoint); err != nil {
+			return err
+		}
+		if row.DeletedAt != nil {
+			return httpapi.New(httpapi.CodeEndpointDeleted, "The endpoint was deleted.")
+		}
+		changes := in.apply(&row)
+		if len(changes) == 0 {
+			return nil
+		}
+		if err := updateEndpoint(ctx, tx, row); err != nil {
+			return err
+		}
+		entry := c.audit(row.TenantID, row.Livemode, id.Format(id.Endpoint, row.ID))
+		entry.Changes = changes
+		return outbox.Audit(ctx, tx, entry)
+	})
+	if err != nil {
+		return err
+	}
+	return httpapi.JSON(c, http.StatusOK, row.view())
+}
+
+func updateEndpoint(ctx context.Context, tx postgres.Tx, row endpointRow) error {
+	// enabled_at moves only when the endpoint is switched on again: the counters of failure count from there.
+	const update = `
+		UPDATE apipay.webhook_endpoints SET
+		    url = $2, enabled_events = $3, description = $4, status = $5, disabled_reason = $6,
+		    enabled_at = CASE WHEN status = 'disabled' AND $5 = 'enabled' THEN now() ELSE enabled_at END,
+		    updated_at = now()
+		WHERE id = $1`
+	_, err := tx.Exec(ctx, update, row.ID, row.URL, row.EnabledEvents, row.Description, row.Status, row.DisabledReason)
+	if err != nil {
+		return fmt.Errorf("updating the webhook endpoint: %w", err)
+	}
+	return nil
+}
+
+func (a *API) checkEndpoint(in endpointChange) (fields []httpapi.FieldError) {
+	refuse := func(pointer, detail string) {
+		fields = append(fields, httpapi.FieldError{Pointer: pointer, Code: httpapi.CodeParameterInvalid, Detail: detail})
+	}
+	if in.URL.Set {
+		if err := a.policy.CheckURL(in.URL.Value); err != nil {
+			// The policy's errors are written to be shown.
+			refuse("/url", "url: "+err.Error()+".")
+		}
+	}
+	if in.EnabledEvents.Set {
+		if detail := checkEvents(in.EnabledEvents.Value); detail != "" {
+			refuse("/enabled_events", detail)
+		}
+	}
+	if text := in.Description.Ptr(); text != nil && utf8.RuneCountInString(*text) > maxDescription {
+		refuse("/description", fmt.Sprintf("The description is longer than %d characters.", maxDescription))
+	}
+	if in.Status.Set && in.Status.Value != statusEnabled && in.Status.Value != statusDisabled {
+		refuse("/status", "status is enabled or disabled.")
+	}
+	return fields
+}
+
+func checkEvents(names []string) string {
+	known := events.Types(events.TopicOutboundWebhooks)
+	if len(names) == 0 || len(names) > len(known) {
+		return `Name some event types, or "*" alone for all.`
+	}
+	for i, name := range names {
+		switch {
+		case name == everyEvent && len(names) > 1:
+			return `"*" stands for all event types and must be the only one.`
+		case name != everyEvent && !slices.Contains(known, name):
+			return "There is no such event type."
+		case slices.Contains(names[:i], name):
+			return "An event type is named twice."
+		}
+	}
+	return ""
+}
+
+// apply changes the row and returns the members whose value differs.
+func (in endpointChange) apply(row *endpointRow) map[string]any {
+	changes := map[string]any{}
+	if in.URL.Set && in.URL.Value != row.URL {
+		row.URL = in.URL.Value
+		changes["url"] = row.URL
+	}
+	if in.EnabledEvents.Set && !slices.Equal(in.EnabledEvents.Value, row.EnabledEvents) {
+		row.EnabledEvents = in.EnabledEvents.Value
+		changes["enabled_events"] = row.EnabledEvents
+	}
+	if in.Description.Set && !equalTexts(in.Description.Ptr(), row.Description) {
+		row.Description = in.Description.Ptr()
+		changes["description"] = row.Description
+	}
+	if in.Status.Set && in.Status.Value != row.Status {
+		row.Status, row.DisabledReason = in.Status.Value, nil
+		if row.Status == statusDisabled {
+			reason := disabledBySupport
+			row.DisabledReason = &reason
+		}
+		changes["status"] = row.Status
+	}
+	return changes
+}
+
+func equalTexts(a, b *string) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
+}
