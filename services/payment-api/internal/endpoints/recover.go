@@ -2,11 +2,11 @@ package endpoints
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"apipay.io/hub/pkg/httpapi"
@@ -29,14 +29,6 @@ type Recovery struct {
 	Status     string `json:"status"`
 	Livemode   bool   `json:"livemode"`
 	Created    int64  `json:"created"`
-}
-
-// recoveryFilter is recoveries.filter, as admin-api writes it too.
-type recoveryFilter struct {
-	Tenant   string    `json:"tenant"`
-	Endpoint string    `json:"endpoint"`
-	Status   string    `json:"status"`
-	From     time.Time `json:"from"`
 }
 
 // recover asks for everything that failed since a time to be sent again.
@@ -71,9 +63,10 @@ func (e *Endpoints) recover(c echo.Context) error {
 			return nil, refuse([]httpapi.FieldError{invalid("/since", "since lies in the future.")})
 		}
 		principal := auth.FromContext(c)
-		filter, err := json.Marshal(recoveryFilter{
+		since := time.Unix(in.Since.Value, 0).UTC()
+		filter, err := json.Marshal(webhook.RecoveryFilter{
 			Tenant: id.Format(id.Tenant, principal.Scope.TenantID), Endpoint: id.Format(id.Endpoint, endpointID),
-			Status: string(webhook.StatusFailed), From: time.Unix(in.Since.Value, 0).UTC(),
+			Status: webhook.StatusFailed, From: &since,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("encoding the filter: %w", err)

@@ -123,7 +123,7 @@ func (e *Endpoints) store(ctx context.Context, tx postgres.Tx, r idempotency.Req
 	batch := &pgx.Batch{}
 	idempotency.QueueFinished(batch, r, idempotency.Progress{}, answer, e.KeyTTL)
 	results := tx.SendBatch(ctx, batch)
-	return errors.Join(idempotency.Claimed(results), results.Close())
+	return errors.Join(idempotency.ReadClaim(results), results.Close())
 }
 
 func send(c echo.Context, answer idempotency.Response, replayed bool) error {

@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"net/http"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/ops"
+	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/apidoc"
+	"apipay.io/hub/services/payment-api/internal/auth"
+	"apipay.io/hub/services/payment-api/internal/endpoints"
+	"apipay.io/hub/services/payment-api/internal/events"
+	"apipay.io/hub/services/payment-api/internal/idempotency"
+)
+
+const versionPrefix = "/v1"
+
+// API is the service without its process: the handler, and the loops that run beside it.
+type API struct {
+	echo  *echo.Echo
+	loops []func(context.Context) error
+}
+
+// New wires the service over a pool of the role apipay_app.
+func New(cfg Config, pool *pgxpool.Pool, health *ops.Health, logger *slog.Logger) (*API, error) {
+	policy, err := webhook.ParsePolicy(cfg.AllowCIDRs)
+	if err != nil {
+		return nil, err
+	}
+	keyset, err := webhook.ParseKeyset(cfg.SecretsKeyset)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := endpoints.NewSealer(cfg.SecretsKeyset)
+	if err != nil {
+		return nil, err
+	}
+	key, err := cursorKey(cfg.SecretsKeyset)
+	if err != nil {
+		return nil, err
+	}
+	cursors, err := httpapi.NewCursors(key)
+	if err != nil {
+		return nil, err
+	}
+	e := httpapi.NewEcho(httpapi.Options{Logger: logger, Map: mapError})
+	// The audit log keeps who connected; X-Forwarded-For is whatever a client writes into it.
+	e.IPExtractor = echo.ExtractIPDirect()
+	keys := auth.New(pool)
+	e.Use(guarded(keys.Middleware(newLimiter(cfg))))
+	if err := apidoc.Routes(e); err != nil {
+		return nil, err
+	}
+	v1 := e.Group(versionPrefix)
+	endpoints.New(endpoints.Deps{
+		Pool: pool, Policy: policy, Keyset: keyset, Cursors: cursors, Answers: answers, KeyTTL: cfg.IdempotencyTTL,
+	}).Routes(v1)
+	events.New(pool, cursors).Routes(v1)
+	return &API{echo: e, loops: []func(context.Context) error{keys.RunLastUsed}}, nil
+}
+
+// Handler serves the API.
+func (a *API) Handler() http.Handler { return a.echo }
+
+// Loops are the actors that run beside the handler.
+func (a *API) Loops() []func(context.Context) error { return a.loops }
+
+// Needs are the privileges that the service's statements take.
+func Needs() []postgres.Need {
+	var all []postgres.Need
+	for _, needs := range [][]postgres.Need{auth.Needs(), endpoints.Needs(), events.Needs(), idempotency.Needs()} {
+		all = append(all, needs...)
+	}
+	return all
+}
+
+// guarded applies the authentication to every route below /v1. It is no middleware of the group, because echo then answers
+// 404 in place of 405 there; and what is no route at all is 404 for everybody.
+func guarded(authenticate echo.MiddlewareFunc) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		guardedNext := authenticate(next)
+		return func(c echo.Context) error {
+			if strings.HasPrefix(c.Path(), versionPrefix+"/") {
+				return guardedNext(c)
+			}
+			return next(c)
+		}
+	}
+}
+
+func newLimiter(cfg Config) *httpapi.RateLimiter {
+	burst := cfg.RateLimitBurst
+	if burst == 0 {
+		burst = int(math.Ceil(2 * cfg.RateLimitRPS))
+	}
+	return httpapi.NewRateLimiter(cfg.RateLimitRPS, burst)
+}
+
+// mapError turns the errors that any package can meet into problems.
+func mapError(err error) *httpapi.Problem {
+	if postgres.IsUnavailable(err) {
+		return httpapi.New(httpapi.CodeServiceUnavailable, "The service cannot reach its database at the moment.")
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+// Package app is payment-api as a process: its configuration, its wiring, its start and its end.
+package app
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"apipay.io/hub/pkg/config"
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/ops"
+	"apipay.io/hub/pkg/postgres"
+)
+
+const (
+	service = "payment-api"
+	role    = "apipay_app"
+
+	// defaultConns serves what two cores can: a request holds a connection only inside its short transactions, never
+	// while it waits for the gateway.
+	defaultConns = 16
+	databaseWait = 30 * time.Second
+
+	// The end: unready for a moment before the port closes, so that balancers look elsewhere; then requests in flight
+	// get longer than a gateway call takes. The sum stays below the 15 s of SIGTERM.
+	unreadyFirst  = 500 * time.Millisecond
+	drain         = 12 * time.Second
+	stopTelemetry = time.Second
+	closePool     = time.Second
+)
+
+// Run starts payment-api and blocks until ctx ends and the requests in flight are answered.
+func Run(ctx context.Context, environ []string, logs io.Writer) error {
+	cfg, err := config.Load[Config](environ)
+	if err != nil {
+		return err
+	}
+	logger, err := ops.NewLogger(logs, service, cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	slog.SetDefault(logger)
+	telemetry, err := ops.StartTelemetry(ctx, service)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTelemetry)
+		defer cancel()
+		telemetry.Stop(stopCtx)
+	}()
+	listener, err := ops.Listen(ctx, "APIPAY_HTTP_ADDR", cfg.HTTPAddr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	opsListener, err := ops.Listen(ctx, "APIPAY_OPS_ADDR", cfg.OpsAddr)
+	if err != nil {
+		return err
+	}
+	defer opsListener.Close()
+	pool, probe, err := openDatabase(ctx, cfg, logger)
+	if err != nil {
+		return err
+	}
+	defer closeBounded(pool, probe)
+	health := ops.NewHealth()
+	health.Ready("postgres", probe.Ping)
+	api, err := New(cfg, pool, health, logger)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, health.Drain)
+
+	// The ops port outlives the API: while it drains, /readyz says so.
+	opsCtx, stopOps := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopOps()
+	logger.InfoContext(ctx, "service.started", "http", listener.Addr().String(), "ops", opsListener.Addr().String())
+	actors := append(api.Loops(),
+		func(ctx context.Context) error {
+			defer stopOps()
+			return serve(ctx, api, listener)
+		},
+		func(context.Context) error { return ops.ServeOps(opsCtx, opsListener, health, telemetry.Registry) },
+	)
+	return ops.Group(ctx, actors...)
+}
+
+func openDatabase(ctx context.Context, cfg Config, logger *slog.Logger) (pool, probe *pgxpool.Pool, err error) {
+	options := postgres.Options{ApplicationName: service}
+	if !strings.Contains(cfg.DatabaseURL, "pool_max_conns") {
+		options.MaxConns = defaultConns
+	}
+	if pool, err = postgres.Open(cfg.DatabaseURL, options); err != nil {
+		return nil, nil, err
+	}
+	// A connection of its own: with all others busy the service is slow, and not unready.
+	probe, err = postgres.Open(cfg.DatabaseURL, postgres.Options{ApplicationName: service + " readyz", MaxConns: 1})
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, databaseWait)
+	defer cancel()
+	if err = postgres.Wait(waitCtx, pool, logger); err == nil {
+		err = postgres.Check(waitCtx, pool, role, Needs())
+	}
+	if err != nil {
+		closeBounded(pool, probe)
+		return nil, nil, err
+	}
+	return pool, probe, nil
+}
+
+// closeBounded does not wait for a request that outlived the drain.
+func closeBounded(pools ...*pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, pool := range pools {
+			pool.Close()
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closePool):
+	}
+}
+
+// serve keeps accepting for a moment after ctx ended, then drains.
+func serve(ctx context.Context, api *API, listener net.Listener) error {
+	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	context.AfterFunc(ctx, func() { time.AfterFunc(unreadyFirst, stop) })
+	return httpapi.Serve(serveCtx, listener, api.Handler(), drain)
+}
