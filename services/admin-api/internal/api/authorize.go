@@ -94,10 +94,10 @@ func bearer(h http.Header) (string, bool) {
 // tellRefusal writes a refused write into the log and, as the platform's business, into the audit log: somebody who
 // tries what is not theirs should be seen. To a confined member of staff another tenant's object is a 404, so that
 // one is told too.
-func (a *API) tellRefusal(c *call, err error) {
-	problem, ok := errors.AsType[*httpapi.Problem](err)
-	if !ok {
-		problem = problemOf(err)
+func (a *API) tellRefusal(c *call, cause error) {
+	problem, ok := errors.AsType[*httpapi.Problem](cause)
+	if !ok && cause != nil {
+		problem = problemOf(cause)
 	}
 	if problem == nil || (problem.Code != httpapi.CodeForbidden && problem.Code != httpapi.CodeNotFound) {
 		return
