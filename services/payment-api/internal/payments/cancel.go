@@ -1,0 +1,81 @@
+package payments
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/proto/events"
+	"apipay.io/hub/services/payment-api/internal/idempotency"
+)
+
+// cancel ends an intent that nothing was charged for: one transaction.
+func (s *Service) cancel(ctx context.Context, request idempotency.Request, intentID uuid.UUID) (answer, error) {
+	run := newRun(request)
+	var response idempotency.Response
+	first := func() (answer, error) {
+		err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) (err error) {
+			response, err = s.cancelIn(ctx, tx, run, intentID)
+			return err
+		})
+		failpoint(afterCommit)
+		return answer{Response: response}, err
+	}
+	return s.underKey(ctx, request, run.owner, first, func(idempotency.Record) (answer, error) {
+		return answer{}, errMoved // such a key is committed finished
+	})
+}
+
+func (s *Service) cancelIn(ctx context.Context, tx postgres.Tx, run run, intentID uuid.UUID) (idempotency.Response, error) {
+	batch := &pgx.Batch{}
+	progress := idempotency.Progress{PaymentIntentID: intentID}
+	idempotency.QueueClaim(batch, run.Request, idempotency.Claimed, progress, run.owner, s.config.Lease, s.config.KeyTTL)
+	batch.Queue(lockIntent, intentID)
+	p, err := readClaimed(ctx, tx, batch)
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	switch p.Status {
+	case Succeeded, Canceled:
+		return s.refuse(ctx, tx, run, stateProblem(p, "The payment intent is "+string(p.Status)+" and cannot be canceled."))
+	case Processing:
+		return idempotency.Response{}, stateProblem(p, "The payment intent is processing; it can be canceled only if the payment fails.")
+	case RequiresPaymentMethod, RequiresConfirmation:
+	}
+	p.Status = Canceled
+	t := run.told()
+	t.intent(events.TypePaymentIntentCanceled, &p)
+	response, err := respond(http.StatusOK, p.object(), "")
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	batch = &pgx.Batch{}
+	queueIntentUpdate(batch, p)
+	idempotency.QueueFinish(batch, run.Scope, run.Key, response, s.config.KeyTTL)
+	if err := sendWith(ctx, tx, batch, t); err != nil {
+		return idempotency.Response{}, err
+	}
+	failpoint(beforeCommit)
+	return response, nil
+}
+
+// readClaimed sends a batch that claims the key and then locks the intent.
+func readClaimed(ctx context.Context, tx postgres.Tx, batch *pgx.Batch) (intent, error) {
+	results := tx.SendBatch(ctx, batch)
+	defer results.Close()
+	if err := idempotency.ReadClaim(results); err != nil {
+		return intent{}, err
+	}
+	p, err := scanIntent(results.Query())
+	if err != nil {
+		return intent{}, err
+	}
+	if err := results.Close(); err != nil {
+		return intent{}, fmt.Errorf("locking the payment intent: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,155 @@
+package payments
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"apipay.io/hub/pkg/id"
+	"apipay.io/hub/pkg/outbox"
+	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/idempotency"
+)
+
+// create makes an intent and, if asked, confirms it at once.
+func (s *Service) create(ctx context.Context, request idempotency.Request, body createBody) (answer, error) {
+	run := newRun(request)
+	intentID := id.New()
+	first := func() (answer, error) {
+		if body.Confirm {
+			return s.createAndConfirm(ctx, run, intentID, body)
+		}
+		return s.createOnly(ctx, run, intentID, body)
+	}
+	return s.underKey(ctx, request, run.owner, first, func(record idempotency.Record) (answer, error) {
+		if !body.Confirm {
+			return answer{}, errMoved // such a key is born finished
+		}
+		if record.RecoveryPoint == idempotency.Created {
+			return s.confirmCreated(ctx, run, *record.PaymentIntentID, body.PaymentMethod)
+		}
+		return s.resumeAttempt(ctx, run, record)
+	})
+}
+
+func (b createBody) intent(intentID uuid.UUID, tx postgres.Tx, livemode bool) intent {
+	p := intent{
+		ID:                intentID,
+		Livemode:          livemode,
+		Amount:            b.Amount.Value,
+		Currency:          b.Currency,
+		Status:            RequiresPaymentMethod,
+		Description:       b.Description,
+		Metadata:          b.Metadata,
+		MerchantReference: b.MerchantReference,
+		PaymentMethod:     b.PaymentMethod,
+		Version:           1,
+		CreatedAt:         tx.Now,
+	}
+	if b.PaymentMethod != nil {
+		p.Status = RequiresConfirmation
+	}
+	return p
+}
+
+// createOnly is one transaction: key, intent, event and stored answer.
+func (s *Service) createOnly(ctx context.Context, run run, intentID uuid.UUID, body createBody) (answer, error) {
+	var response idempotency.Response
+	err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) (err error) {
+		p := body.intent(intentID, tx, run.Scope.Livemode)
+		response, err = respond(http.StatusCreated, p.object(), intentPath(p.ID))
+		if err != nil {
+			return err
+		}
+		batch := &pgx.Batch{}
+		idempotency.QueueFinished(batch, run.Request, idempotency.Progress{PaymentIntentID: p.ID}, response, s.config.KeyTTL)
+		queueIntentInsert(batch, run.Scope, p)
+		t := run.told()
+		t.intentCreated(p)
+		if _, err := outbox.Queue(ctx, batch, tx.Now, t.list...); err != nil {
+			return err
+		}
+		if err := claimAndSend(ctx, tx, batch); err != nil {
+			return err
+		}
+		failpoint(beforeCommit)
+		return nil
+	})
+	failpoint(afterCommit)
+	return answer{Response: response}, err
+}
+
+// createAndConfirm makes the intent and its first attempt in one transaction, then goes on as a confirm does.
+func (s *Service) createAndConfirm(ctx context.Context, run run, intentID uuid.UUID, body createBody) (answer, error) {
+	gw := s.gatewayOf(run.Scope.Livemode)
+	var a attempt
+	err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) error {
+		p := body.intent(intentID, tx, run.Scope.Livemode)
+		t := run.told()
+		t.intentCreated(p)
+		batch := &pgx.Batch{}
+		progress := idempotency.Progress{PaymentIntentID: p.ID}
+		if gw == nil {
+			// Nobody can be asked to charge: the intent stays, and the key waits at it for a later try.
+			idempotency.QueueClaim(batch, run.Request, idempotency.Created, progress, run.owner, s.config.Lease, s.config.KeyTTL)
+			queueIntentInsert(batch, run.Scope, p)
+			idempotency.QueueYield(batch, run.Scope, run.Key, idempotency.Created)
+		} else {
+			progress.AttemptID = run.attemptID
+			idempotency.QueueClaim(batch, run.Request, idempotency.Attempted, progress, run.owner, s.config.Lease, s.config.KeyTTL)
+			a = run.charge(tx, &p, *p.PaymentMethod, gw.Name())
+			queueIntentInsert(batch, run.Scope, p)
+			queueAttemptInsert(batch, run.Scope, a, s.config.Lease)
+			t.attempt(a)
+		}
+		if _, err := outbox.Queue(ctx, batch, tx.Now, t.list...); err != nil {
+			return err
+		}
+		return claimAndSend(ctx, tx, batch)
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	if gw == nil {
+		return answer{}, withIntentID(noGateway(), intentID)
+	}
+	failpoint(afterT1)
+	return s.callAndSettle(ctx, run, gw, a, nil)
+}
+
+// claimAndSend runs a batch whose first statement claims the key.
+func claimAndSend(ctx context.Context, tx postgres.Tx, batch *pgx.Batch) error {
+	results := tx.SendBatch(ctx, batch)
+	if err := idempotency.ReadClaim(results); err != nil {
+		_ = results.Close() // what follows a refused claim is rolled back with it
+		return err
+	}
+	if err := results.Close(); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+func queueIntentInsert(batch *pgx.Batch, scope postgres.Scope, p intent) {
+	const query = `
+		INSERT INTO apipay.payment_intents (id, tenant_id, livemode, amount, currency, status, description, metadata,
+			merchant_reference, payment_method, latest_attempt, version)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	batch.Queue(query, p.ID, scope.TenantID, scope.Livemode, p.Amount, p.Currency, string(p.Status), p.Description, p.Metadata,
+		p.MerchantReference, p.PaymentMethod, p.LatestAttempt, p.Version)
+}
+
+func queueAttemptInsert(batch *pgx.Batch, scope postgres.Scope, a attempt, lease time.Duration) {
+	const query = `
+		INSERT INTO apipay.payment_attempts (id, tenant_id, livemode, payment_intent_id, kind, refund_id, charge_attempt_id,
+			number, status, amount, currency, payment_method, gateway, prior_status, prior_payment_method, idempotency_key,
+			request_id, lease_until, next_check_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'started', $9, $10, $11, $12, $13, $14, $15, $16, now() + $17, now() + $17)`
+	batch.Queue(query, a.ID, scope.TenantID, scope.Livemode, a.PaymentIntentID, a.Kind, a.RefundID, a.ChargeAttemptID,
+		a.Number, a.Amount, a.Currency, a.PaymentMethod, a.Gateway, a.PriorStatus, a.PriorPaymentMethod, a.IdempotencyKey,
+		a.RequestID, lease)
+}

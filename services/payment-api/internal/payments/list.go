@@ -1,0 +1,232 @@
+package payments
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/labstack/echo/v4"
+
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/id"
+	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/auth"
+)
+
+func (s *Service) handleRead(c echo.Context) error {
+	intentID, err := pathID(c, id.PaymentIntent)
+	if err != nil {
+		return err
+	}
+	if err := httpapi.RefuseQuery(c.Request()); err != nil {
+		return err
+	}
+	var p intent
+	ctx := c.Request().Context()
+	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(tx postgres.Tx) error {
+		var err error
+		p, err = scanIntent(tx.Query(ctx, selectIntent, intentID))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return httpapi.JSON(c, http.StatusOK, p.object())
+}
+
+func (s *Service) handleReadRefund(c echo.Context) error {
+	refundID, err := pathID(c, id.Refund)
+	if err != nil {
+		return err
+	}
+	if err := httpapi.RefuseQuery(c.Request()); err != nil {
+		return err
+	}
+	var r refund
+	ctx := c.Request().Context()
+	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(tx postgres.Tx) error {
+		var err error
+		r, err = scanRefund(tx.Query(ctx, selectRefund, refundID))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return httpapi.JSON(c, http.StatusOK, r.object())
+}
+
+// intentFilter is what a list of intents is confined to.
+type intentFilter struct {
+	status, currency, merchantReference *string
+	createdGTE, createdLT               *time.Time
+}
+
+func readIntentFilter(q *httpapi.Query) intentFilter {
+	var f intentFilter
+	if status, ok := q.Enum("status", string(RequiresPaymentMethod), string(RequiresConfirmation), string(Processing),
+		string(Succeeded), string(Canceled)); ok {
+		f.status = &status
+	}
+	if code, ok := httpapi.Param(q, "currency", "an ISO 4217 code", func(text string) (string, error) {
+		code, ok := canonicalCurrency(text)
+		if !ok {
+			return "", strconv.ErrSyntax
+		}
+		return code, nil
+	}); ok {
+		f.currency = &code
+	}
+	if reference, ok := q.String("merchant_reference", maxMerchantReference); ok {
+		f.merchantReference = &reference
+	}
+	if at, ok := q.Unix("created[gte]"); ok {
+		f.createdGTE = &at
+	}
+	if at, ok := q.Unix("created[lt]"); ok {
+		f.createdLT = &at
+	}
+	return f
+}
+
+// cursorScope is what a cursor of this list belongs to.
+func (f intentFilter) cursorScope(scope postgres.Scope) string {
+	parts := append(scopeParts(scope), "payment_intents")
+	for _, text := range []*string{f.status, f.currency, f.merchantReference} {
+		// An absent filter differs from every value: a value is never empty.
+		if text == nil {
+			parts = append(parts, "")
+			continue
+		}
+		parts = append(parts, *text)
+	}
+	for _, at := range []*time.Time{f.createdGTE, f.createdLT} {
+		if at == nil {
+			parts = append(parts, "")
+			continue
+		}
+		parts = append(parts, strconv.FormatInt(at.Unix(), 10))
+	}
+	return httpapi.CursorScope(parts...)
+}
+
+func scopeParts(scope postgres.Scope) []string {
+	return []string{scope.TenantID.String(), strconv.FormatBool(scope.Livemode)}
+}
+
+func (s *Service) handleList(c echo.Context) error {
+	scope := auth.FromContext(c).Scope
+	q := httpapi.NewQuery(c.Request())
+	limit := q.Limit()
+	filter := readIntentFilter(q)
+	cursorScope := filter.cursorScope(scope)
+	after, paged := q.Cursor(s.cursors, cursorScope)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	rows, err := s.listIntents(c.Request().Context(), scope, filter, position(after, paged), limit+1)
+	if err != nil {
+		return err
+	}
+	page := httpapi.Page(rows, limit, func(last intent) string {
+		return s.cursors.Encode(cursorScope, httpapi.Position{Time: last.CreatedAt, ID: last.ID})
+	})
+	return httpapi.JSON(c, http.StatusOK, convert(page, intent.object))
+}
+
+// position is where a page begins: after the cursor, or before everything.
+func position(after httpapi.Position, paged bool) httpapi.Position {
+	if paged {
+		return after
+	}
+	return httpapi.Position{Time: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), ID: uuid.Max}
+}
+
+func (s *Service) listIntents(ctx context.Context, scope postgres.Scope, f intentFilter, after httpapi.Position, limit int) ([]intent, error) {
+	// The row comparison and the order match the index payment_intents_by_created.
+	const query = `
+		SELECT ` + intentColumns + `
+		FROM apipay.payment_intents
+		WHERE tenant_id = $1 AND livemode = $2 AND (created_at, id) < ($3, $4)
+		  AND ($5::text IS NULL OR status = $5)
+		  AND ($6::text IS NULL OR currency = $6)
+		  AND ($7::text IS NULL OR merchant_reference = $7)
+		  AND ($8::timestamptz IS NULL OR created_at >= $8)
+		  AND ($9::timestamptz IS NULL OR created_at < $9)
+		ORDER BY created_at DESC, id DESC
+		LIMIT $10`
+	var list []intent
+	err := s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+		rows, err := tx.Query(ctx, query, scope.TenantID, scope.Livemode, after.Time, after.ID, f.status, f.currency,
+			f.merchantReference, f.createdGTE, f.createdLT, limit)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, pgx.RowToStructByName[intent])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing payment intents: %w", err)
+	}
+	return list, nil
+}
+
+func (s *Service) handleListRefunds(c echo.Context) error {
+	scope := auth.FromContext(c).Scope
+	intentID, err := pathID(c, id.PaymentIntent)
+	if err != nil {
+		return err
+	}
+	q := httpapi.NewQuery(c.Request())
+	limit := q.Limit()
+	cursorScope := httpapi.CursorScope(append(scopeParts(scope), "refunds", intentID.String())...)
+	after, paged := q.Cursor(s.cursors, cursorScope)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	rows, err := s.listRefunds(c.Request().Context(), scope, intentID, position(after, paged), limit+1)
+	if err != nil {
+		return err
+	}
+	page := httpapi.Page(rows, limit, func(last refund) string {
+		return s.cursors.Encode(cursorScope, httpapi.Position{Time: last.CreatedAt, ID: last.ID})
+	})
+	return httpapi.JSON(c, http.StatusOK, convert(page, refund.object))
+}
+
+func (s *Service) listRefunds(ctx context.Context, scope postgres.Scope, intentID uuid.UUID, after httpapi.Position, limit int) ([]refund, error) {
+	const query = `
+		SELECT ` + refundColumns + `
+		FROM apipay.refunds
+		WHERE tenant_id = $1 AND livemode = $2 AND payment_intent_id = $3 AND (created_at, id) < ($4, $5)
+		ORDER BY created_at DESC, id DESC
+		LIMIT $6`
+	var list []refund
+	err := s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+		if _, err := scanIntent(tx.Query(ctx, selectIntent, intentID)); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, query, scope.TenantID, scope.Livemode, intentID, after.Time, after.ID, limit)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, pgx.RowToStructByName[refund])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing refunds: %w", err)
+	}
+	return list, nil
+}
+
+// convert makes a page of rows one of objects.
+func convert[Row, Object any](page httpapi.List[Row], object func(Row) Object) httpapi.List[Object] {
+	data := make([]Object, len(page.Data))
+	for i, row := range page.Data {
+		data[i] = object(row)
+	}
+	return httpapi.List[Object]{Object: page.Object, Data: data, HasMore: page.HasMore, NextCursor: page.NextCursor}
+}
