@@ -61,6 +61,9 @@ CREATE TABLE apipay.webhook_endpoint_states (
     failed_attempts         integer NOT NULL DEFAULT 0,
     last_failure_at         timestamptz,
     last_success_at         timestamptz,
+    -- The endpoint's enabled_at that these counters belong to: another one means that it was switched on again, and that
+    -- they start anew with the next attempt.
+    counted_from            timestamptz,
     -- How many of the warnings (1 day, 4 days) were told since failing_since.
     warnings_told           smallint NOT NULL DEFAULT 0,
     -- Timeouts and connect failures in a row; five open the breaker.
