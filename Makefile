@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-MAINS    := ./migrations/cmd/migrate ./pkg/devstack/cmd/devstack $(addprefix ./,$(wildcard services/*/cmd/*))
+MAINS    := ./migrations/cmd/migrate ./pkg/devstack/cmd/devstack $(patsubst %/main.go,./%,$(wildcard services/*/cmd/*/main.go))
 DEVSTACK := bin/devstack
 TOOLS    := $(CURDIR)/.tools/bin
 

@@ -21,7 +21,7 @@ var scopes = []string{
 func (s *Stack) provideDemo(ctx context.Context) error {
 	keys := &s.secrets.Demo
 	info := s.Info()
-	if keys.TenantID != "" && keyWorks(ctx, info.URLs.PaymentAPI, keys.TestKey) && keyWorks(ctx, info.URLs.PaymentAPI, keys.LiveKey) {
+	if keys.TenantID != "" && keyKnown(ctx, info.URLs.PaymentAPI, keys.TestKey) && keyKnown(ctx, info.URLs.PaymentAPI, keys.LiveKey) {
 		return nil
 	}
 	tenants := info.URLs.AdminAPI + "/admin/v1/tenants"
@@ -52,12 +52,26 @@ func (s *Stack) provideDemo(ctx context.Context) error {
 	return s.secrets.save(s.cfg)
 }
 
-func keyWorks(ctx context.Context, paymentAPI, key string) bool {
-	return Call(ctx, http.MethodGet, paymentAPI+"/v1/payment-intents?limit=1", key, nil, nil) == nil
+// keyKnown is false only when payment-api says so: another trouble is no reason to give up a tenant with its data.
+func keyKnown(ctx context.Context, paymentAPI, key string) bool {
+	var status *StatusError
+	err := Call(ctx, http.MethodGet, paymentAPI+"/v1/payment-intents?limit=1", key, nil, nil)
+	return !errors.As(err, &status) || status.Code != http.StatusUnauthorized
 }
 
-// Call sends one JSON request with a bearer token to an API of the stack and reads its answer; a status other than 2xx is an
-// error that shows the problem document.
+// StatusError is an answer other than 2xx.
+type StatusError struct {
+	Method, URL string
+	Code        int
+	Body        string // a problem document
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s %s answers %d: %s", e.Method, e.URL, e.Code, e.Body)
+}
+
+// Call sends one JSON request with a bearer token to an API of the stack and reads its answer; a status other than 2xx is a
+// StatusError.
 func Call(ctx context.Context, method, url, token string, request, answer any, headers ...string) error {
 	var body io.Reader = http.NoBody
 	if request != nil {
@@ -88,7 +102,7 @@ func Call(ctx context.Context, method, url, token string, request, answer any, h
 		return err
 	}
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s answers %s: %s", method, url, response.Status, bytes.TrimSpace(content))
+		return &StatusError{Method: method, URL: url, Code: response.StatusCode, Body: string(bytes.TrimSpace(content))}
 	}
 	if answer == nil || len(content) == 0 {
 		return nil
