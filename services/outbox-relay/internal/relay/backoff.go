@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 )
 
 // fault says whose fault a failed produce is, and with that what to do.
@@ -25,6 +26,9 @@ const (
 // classify is the only place that decides this. Only what is surely the record's own fault may lead to
 // parking; everything unknown is kept and tried again.
 func classify(err error) fault {
+	if errors.Is(err, protocol.ErrNoLeader) {
+		return faultLeader
+	}
 	var code kafka.Error
 	if !errors.As(err, &code) {
 		// Timeouts, refused and broken connections, failed logins, and the client's own "topic not found",

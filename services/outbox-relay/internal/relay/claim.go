@@ -74,8 +74,12 @@ const claimLanes = `
 	WHERE c.total <= $4 OR c.total = c.size
 	ORDER BY c.n, c.seq`
 
+// statements decide who may take what, and in which order. They are a field of Relay, so that the tests can
+// show that they would notice wrong ones.
+type statements struct{ lock, claim string }
+
 // lock begins the turn's transaction and answers which of the lanes it holds.
-func lock(ctx context.Context, conn *pgxpool.Conn, lanes []*laneState) (held []*laneState, err error) {
+func (r *Relay) lock(ctx context.Context, conn *pgxpool.Conn, lanes []*laneState) (held []*laneState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	keys := make([]int64, len(lanes))
@@ -86,7 +90,7 @@ func lock(ctx context.Context, conn *pgxpool.Conn, lanes []*laneState) (held []*
 	batch.Queue(beginTurn)
 	batch.Queue(setTurn, strconv.FormatInt(idleInTransaction.Milliseconds(), 10))
 	batch.Queue(planFor)
-	batch.Queue(lockLanes, keys).Query(func(rows pgx.Rows) error {
+	batch.Queue(r.statements.lock, keys).Query(func(rows pgx.Rows) error {
 		indexes, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 		for _, i := range indexes {
 			held = append(held, lanes[i-1])
@@ -99,20 +103,20 @@ func lock(ctx context.Context, conn *pgxpool.Conn, lanes []*laneState) (held []*
 	return held, nil
 }
 
-// claim reads and locks the oldest events of the lanes held. limit is per lane; failing lanes give one.
-func claim(ctx context.Context, conn *pgxpool.Conn, held []*laneState, limit int) ([]*batch, error) {
+// claim reads and locks the oldest events of the lanes held: at most a batch per lane, one of failing lanes.
+func (r *Relay) claim(ctx context.Context, conn *pgxpool.Conn, held []*laneState) ([]*batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	topics, numbers, limits := make([]string, len(held)), make([]int16, len(held)), make([]int32, len(held))
 	batches := make([]*batch, len(held))
 	for i, state := range held {
-		topics[i], numbers[i], limits[i] = state.topic, state.number, int32(limit) //nolint:gosec // at most 10000
+		topics[i], numbers[i], limits[i] = state.topic, state.number, int32(r.batch) //nolint:gosec // at most 10000
 		if state.failing {
 			limits[i] = 1
 		}
 		batches[i] = &batch{state: state}
 	}
-	rows, err := conn.Query(ctx, claimLanes, topics, numbers, limits, maxBatchBytes, recordOverhead)
+	rows, err := conn.Query(ctx, r.statements.claim, topics, numbers, limits, maxBatchBytes, recordOverhead)
 	if err != nil {
 		return nil, fmt.Errorf("claiming events: %w", err)
 	}

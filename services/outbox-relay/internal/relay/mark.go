@@ -12,6 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// lastMarkTimeout is for a turn that the process's end cut short.
+const lastMarkTimeout = 2 * time.Second
+
 // clock_timestamp: now() would be the start of the turn, before the broker had anything.
 const markPublished = `
 	UPDATE apipay.outbox_events e
@@ -26,8 +29,12 @@ var errCommitUnknown = errors.New("the outcome of the commit is unknown")
 // mark writes down what the broker confirmed, and nothing else, in the transaction that claimed it, and
 // commits. It answers how many rows it marked and how many it parked.
 func mark(ctx context.Context, conn *pgxpool.Conn, results []result) (marked, parked int, err error) {
-	// From here on the broker has the events: the caller's end must not make duplicates of them.
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	// The broker has the events: the caller's end must not make duplicates of them.
+	limit := statementTimeout
+	if ctx.Err() != nil {
+		limit = lastMarkTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	var ids []uuid.UUID
 	var partitions []int32

@@ -53,6 +53,7 @@ type Relay struct {
 	batch        int
 	retention    time.Duration
 	createTopics bool
+	statements   statements
 	workers      int
 	drainLimit   time.Duration
 
@@ -80,6 +81,7 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		batch:        config.Batch,
 		retention:    config.Retention,
 		createTopics: config.CreateTopics,
+		statements:   statements{lock: lockLanes, claim: claimLanes},
 		workers:      workers,
 		drainLimit:   drainLimit,
 		board:        newBoard(),
@@ -183,7 +185,7 @@ func (r *Relay) turn(ctx context.Context, lanes []*laneState, trial bool) error 
 	}
 	defer conn.Release()
 	claimedAt := time.Now()
-	held, err := lock(ctx, conn, lanes)
+	held, err := r.lock(ctx, conn, lanes)
 	if err != nil {
 		return err
 	}
@@ -196,7 +198,7 @@ func (r *Relay) turn(ctx context.Context, lanes []*laneState, trial bool) error 
 		rollback(ctx, conn)
 		return nil
 	}
-	claimed, err := claim(ctx, conn, held, r.batch)
+	claimed, err := r.claim(ctx, conn, held)
 	if err != nil {
 		return err
 	}
@@ -233,7 +235,7 @@ func (r *Relay) settle(ctx context.Context, conn *pgxpool.Conn, results []result
 		return nil
 	}
 	startedAt := time.Now()
-	marked, parked, err := mark(context.WithoutCancel(ctx), conn, results)
+	marked, parked, err := mark(ctx, conn, results)
 	r.metrics.marked(ctx, time.Since(startedAt))
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"apipay.io/hub/pkg/ops"
 	"apipay.io/hub/pkg/outbox"
 	"apipay.io/hub/pkg/postgres"
-	"apipay.io/hub/proto/events"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,17 +28,16 @@ const topic = outbox.TopicWebhooks
 
 // bundle is one test's database and broker.
 type bundle struct {
-	t      testing.TB
-	db     *testdb.DB
-	owner  *pgxpool.Pool
-	worker *pgxpool.Pool
-	kafka  *fakeKafka
+	t     testing.TB
+	db    *testdb.DB
+	owner *pgxpool.Pool
+	kafka *fakeKafka
 }
 
 func setup(t testing.TB, opts ...kfake.Opt) *bundle {
 	t.Helper()
 	db := testdb.New(t)
-	return &bundle{t: t, db: db, owner: db.Pool(t, db.Owner), worker: workerPool(t, db.Worker), kafka: startKafka(t, opts...)}
+	return &bundle{t: t, db: db, owner: db.Pool(t, db.Owner), kafka: startKafka(t, opts...)}
 }
 
 func workerPool(t testing.TB, dsn string) *pgxpool.Pool {
@@ -49,31 +46,6 @@ func workerPool(t testing.TB, dsn string) *pgxpool.Pool {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
-}
-
-// fakeKafka is an in-process broker whose faults the test commands.
-type fakeKafka struct {
-	*kfake.Cluster
-	addrs []string
-}
-
-func startKafka(t testing.TB, opts ...kfake.Opt) *fakeKafka {
-	t.Helper()
-	base := []kfake.Opt{
-		kfake.NumBrokers(1),
-		kfake.SeedTopics(16, events.Topics()...),
-		kfake.ListenFn(func(network, address string) (net.Listener, error) {
-			_, port, err := net.SplitHostPort(address)
-			if err != nil {
-				return nil, err
-			}
-			return net.Listen(network, net.JoinHostPort("127.0.0.1", port))
-		}),
-	}
-	cluster, err := kfake.NewCluster(append(base, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	return &fakeKafka{cluster, cluster.ListenAddrs()}
 }
 
 // replica is a relay that runs until it is stopped.
