@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
@@ -18,10 +19,16 @@ import (
 	"apipay.io/hub/services/payment-api/internal/auth"
 	"apipay.io/hub/services/payment-api/internal/endpoints"
 	"apipay.io/hub/services/payment-api/internal/events"
-	"apipay.io/hub/services/payment-api/internal/idempotency"
+	"apipay.io/hub/services/payment-api/internal/gateway"
+	"apipay.io/hub/services/payment-api/internal/gateway/sandbox"
+	"apipay.io/hub/services/payment-api/internal/payments"
 )
 
-const versionPrefix = "/v1"
+const (
+	versionPrefix = "/v1"
+	// loopSilence is how long a background loop may go without a tick; one turn waits for gateways.
+	loopSilence = 2 * time.Minute
+)
 
 // API is the service without its process: the handler, and the loops that run beside it.
 type API struct {
@@ -51,7 +58,10 @@ func New(cfg Config, pool *pgxpool.Pool, health *ops.Health, logger *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	e := httpapi.NewEcho(httpapi.Options{Logger: logger, Map: mapError})
+	money := payments.New(payments.Deps{
+		Pool: pool, Gateways: gateways(cfg, pool), Cursors: cursors, Log: logger, Config: cfg.money(),
+	})
+	e := httpapi.NewEcho(httpapi.Options{Logger: logger, Map: mapError(money)})
 	// The audit log keeps who connected; X-Forwarded-For is whatever a client writes into it.
 	e.IPExtractor = echo.ExtractIPDirect()
 	keys := auth.New(pool)
@@ -64,7 +74,26 @@ func New(cfg Config, pool *pgxpool.Pool, health *ops.Health, logger *slog.Logger
 		Pool: pool, Policy: policy, Keyset: keyset, Cursors: cursors, Answers: answers, KeyTTL: cfg.IdempotencyTTL,
 	}).Routes(v1)
 	events.New(pool, cursors).Routes(v1)
-	return &API{echo: e, loops: []func(context.Context) error{keys.RunLastUsed}}, nil
+	money.Routes(v1)
+	return &API{echo: e, loops: []func(context.Context) error{
+		keys.RunLastUsed,
+		loop(money.RunReconciler, health.Loop("reconciler", loopSilence)),
+		loop(money.RunReaper, health.Loop("reaper", loopSilence)),
+	}}, nil
+}
+
+func loop(run func(context.Context, payments.Heartbeat) error, beat payments.Heartbeat) func(context.Context) error {
+	return func(ctx context.Context) error { return run(ctx, beat) }
+}
+
+// gateways are the connectors by livemode: the sandbox serves test mode everywhere, and live mode where Config.Validate let it.
+func gateways(cfg Config, pool *pgxpool.Pool) map[bool]gateway.Gateway {
+	test := sandbox.New(pool)
+	all := map[bool]gateway.Gateway{false: test}
+	if cfg.GatewayLive == sandbox.Name {
+		all[true] = test
+	}
+	return all
 }
 
 // Handler serves the API.
@@ -76,7 +105,7 @@ func (a *API) Loops() []func(context.Context) error { return a.loops }
 // Needs are the privileges that the service's statements take.
 func Needs() []postgres.Need {
 	var all []postgres.Need
-	for _, needs := range [][]postgres.Need{auth.Needs(), endpoints.Needs(), events.Needs(), idempotency.Needs()} {
+	for _, needs := range [][]postgres.Need{auth.Needs(), endpoints.Needs(), events.Needs(), payments.Needs(), sandbox.Needs()} {
 		all = append(all, needs...)
 	}
 	return all
@@ -105,9 +134,14 @@ func newLimiter(cfg Config) *httpapi.RateLimiter {
 }
 
 // mapError turns the errors that any package can meet into problems.
-func mapError(err error) *httpapi.Problem {
-	if postgres.IsUnavailable(err) {
-		return httpapi.New(httpapi.CodeServiceUnavailable, "The service cannot reach its database at the moment.")
+func mapError(money *payments.Service) func(error) *httpapi.Problem {
+	return func(err error) *httpapi.Problem {
+		if problem := money.MapError(err); problem != nil {
+			return problem
+		}
+		if postgres.IsUnavailable(err) {
+			return httpapi.New(httpapi.CodeServiceUnavailable, "The service cannot reach its database at the moment.")
+		}
+		return nil
 	}
-	return nil
 }

@@ -3,13 +3,11 @@ package app
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/bojanz/currency"
-
 	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/gateway/sandbox"
+	"apipay.io/hub/services/payment-api/internal/payments"
 )
 
 // Config is payment-api's environment. The published list of all services is config.Variables.
@@ -40,7 +38,7 @@ type Config struct {
 	// IdempotencyTTL is how long an answer can be replayed.
 	IdempotencyTTL time.Duration `env:"APIPAY_IDEMPOTENCY_TTL" envDefault:"168h"`
 	// AmountMin are least amounts in minor units, such as USD=50,EUR=50; 1 where not named.
-	AmountMin Minimums `env:"APIPAY_AMOUNT_MIN"`
+	AmountMin payments.AmountMin `env:"APIPAY_AMOUNT_MIN"`
 
 	// RateLimitRPS is per tenant and mode, in each replica; 0 is off.
 	RateLimitRPS float64 `env:"APIPAY_RATE_LIMIT_RPS" envDefault:"0"`
@@ -48,26 +46,14 @@ type Config struct {
 	RateLimitBurst int `env:"APIPAY_RATE_LIMIT_BURST" envDefault:"0"`
 }
 
-const sandboxGateway = "sandbox"
-
 // Validate refuses what can be parsed and not be used.
 func (c *Config) Validate() error {
-	if c.GatewayTimeout <= 0 {
-		return errors.New("APIPAY_GATEWAY_TIMEOUT must be above 0")
-	}
-	if c.GatewayTimeout >= c.IdempotencyLease {
-		return fmt.Errorf("APIPAY_GATEWAY_TIMEOUT (%s) must be below APIPAY_IDEMPOTENCY_LEASE (%s): a call must end while its request still owns the key",
-			c.GatewayTimeout, c.IdempotencyLease)
-	}
-	if c.VisibilityDelay < 0 {
-		return errors.New("APIPAY_GATEWAY_VISIBILITY_DELAY must not be negative")
-	}
-	if c.IdempotencyTTL <= 0 {
-		return errors.New("APIPAY_IDEMPOTENCY_TTL must be above 0")
+	if err := c.money().Validate(); err != nil {
+		return err
 	}
 	switch c.GatewayLive {
 	case "":
-	case sandboxGateway:
+	case sandbox.Name:
 		if !c.Dev {
 			return errors.New("APIPAY_GATEWAY_LIVE=sandbox moves no money: it needs APIPAY_DEV=1")
 		}
@@ -89,28 +75,10 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// maxAmount is the largest amount of a payment, in minor units.
-const maxAmount = 99_999_999
-
-// Minimums are least amounts by currency.
-type Minimums map[string]int64
-
-// UnmarshalText reads USD=50,EUR=50.
-func (m *Minimums) UnmarshalText(text []byte) error {
-	*m = Minimums{}
-	if len(text) == 0 {
-		return nil
+// money are the limits of the money path.
+func (c *Config) money() payments.Config {
+	return payments.Config{
+		GatewayTimeout: c.GatewayTimeout, VisibilityDelay: c.VisibilityDelay, Lease: c.IdempotencyLease, KeyTTL: c.IdempotencyTTL,
+		AmountMin: c.AmountMin,
 	}
-	for entry := range strings.SplitSeq(string(text), ",") {
-		code, amount, found := strings.Cut(strings.TrimSpace(entry), "=")
-		least, err := strconv.ParseInt(amount, 10, 64)
-		if !found || err != nil || !currency.IsValid(code) || least < 1 || least > maxAmount {
-			return fmt.Errorf("%q is not a currency and its least amount, such as USD=50", entry)
-		}
-		if _, twice := (*m)[code]; twice {
-			return fmt.Errorf("%s is named twice", code)
-		}
-		(*m)[code] = least
-	}
-	return nil
 }
