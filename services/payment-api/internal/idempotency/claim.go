@@ -86,7 +86,9 @@ func QueueLock(batch *pgx.Batch, scope postgres.Scope, key string) {
 }
 
 // ReadLock reads the result of [QueueLock].
-func ReadLock(results pgx.BatchResults) (r Record, found bool, err error) { return collect(results.Query()) }
+func ReadLock(results pgx.BatchResults) (r Record, found bool, err error) {
+	return collect(results.Query())
+}
 
 func collect(rows pgx.Rows, err error) (Record, bool, error) {
 	if err != nil {

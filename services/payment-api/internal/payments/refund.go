@@ -94,7 +94,9 @@ func refuseRefund(p intent, amount int64) (problem *httpapi.Problem, final bool)
 }
 
 // canRefund: a charge is given back by the connector that made it.
-func canRefund(gw gateway.Gateway, charge chargeOf) bool { return gw != nil && gw.Name() == charge.Gateway }
+func canRefund(gw gateway.Gateway, charge chargeOf) bool {
+	return gw != nil && gw.Name() == charge.Gateway
+}
 
 // chargeOf is the attempt that charged an intent.
 type chargeOf struct {
