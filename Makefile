@@ -81,9 +81,11 @@ check-generated:
 
 .PHONY: check-modules
 check-modules:
-	@for dir in $(modules); do \
-		(cd $$dir && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...) || { echo "make check: $$dir is not tidy or does not build alone" >&2; exit 1; }; \
-	done
+	@failed=; \
+	for dir in $(modules); do \
+		(cd $$dir && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...) || failed="$$failed $$dir"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "not tidy, or not building alone (make tidy):$$failed" >&2; exit 1; fi
 
 .PHONY: vet
 vet:
