@@ -91,6 +91,13 @@ func (g *gate) poke() {
 	}
 }
 
+// isNews says whether the gate was closed by a produce, and not by a probe that knows already.
+func (g *gate) isNews(probeKnows bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reason != "" && !probeKnows
+}
+
 // open opens the gate and answers for how long it was closed; 0 if it was open.
 func (g *gate) open() time.Duration {
 	g.mu.Lock()

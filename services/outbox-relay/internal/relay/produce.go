@@ -68,7 +68,7 @@ func (r *Relay) publishLane(ctx context.Context, claimedAt time.Time, b *batch) 
 	res := result{batch: b}
 	partitions := r.topics.partitions(b.state.topic)
 	if partitions == 0 {
-		res.err = fmt.Errorf("topic %s: %w", b.state.topic, kafka.UnknownTopicOrPartition)
+		res.err = fmt.Errorf("the partitions of topic %s are not known: %w", b.state.topic, kafka.UnknownTopicOrPartition)
 		return res
 	}
 	partition := int32(b.state.number) % partitions

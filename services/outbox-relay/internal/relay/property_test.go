@@ -40,8 +40,7 @@ const (
 func newWorld(b *bundle) *world {
 	b.t.Helper()
 	w := &world{bundle: b, app: b.db.Pool(b.t, b.db.App), tenants: tenantIDs(worldTenants), objects: map[uuid.UUID][]uuid.UUID{}}
-	super := b.db.Pool(b.t, b.db.Super)
-	_, err := super.Exec(b.t.Context(), `
+	_, err := b.super.Exec(b.t.Context(), `
 		CREATE TABLE public.objects (id uuid PRIMARY KEY, version int NOT NULL);
 		CREATE TABLE public.truth (event_id uuid PRIMARY KEY, tenant_id uuid, object_id uuid, version int, session int, step int);
 		GRANT USAGE ON SCHEMA public TO apipay_app, apipay_owner;
@@ -49,7 +48,7 @@ func newWorld(b *bundle) *world {
 	require.NoError(b.t, err)
 	for _, tenant := range w.tenants {
 		w.objects[tenant] = tenantIDs(worldObjects)
-		_, err := super.Exec(b.t.Context(), `INSERT INTO public.objects SELECT o, 0 FROM unnest($1::uuid[]) o`, w.objects[tenant])
+		_, err := b.super.Exec(b.t.Context(), `INSERT INTO public.objects SELECT o, 0 FROM unnest($1::uuid[]) o`, w.objects[tenant])
 		require.NoError(b.t, err)
 	}
 	return w

@@ -100,9 +100,8 @@ var propertyFaults = []struct {
 // endSessions terminates the database sessions of every relay, some of them in mid-publish.
 func (b *bundle) endSessions() {
 	b.t.Helper()
-	super := b.db.Pool(b.t, b.db.Super)
 	const query = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'outbox-relay'`
-	_, err := super.Exec(context.Background(), query)
+	_, err := b.super.Exec(context.Background(), query)
 	require.NoError(b.t, err)
 }
 

@@ -258,12 +258,11 @@ func (r *Relay) refused(ctx context.Context, res *result, o *outcome) {
 	switch kind {
 	case faultCluster:
 		r.gate.close(res.err.Error())
-		r.gate.poke()
 	case faultLeader:
 		r.topics.forget()
-		r.gate.poke()
 	case faultLane, faultRecord:
 	}
+	r.gate.poke()
 	r.lines.warn(ctx, "outbox.refused", "topic", o.state.topic, "lane", o.state.number, "fault", string(kind),
 		"error", res.err.Error(), "confirmed", len(res.confirmed), "kept", len(res.batch.events)-len(res.confirmed)-len(res.parked))
 }

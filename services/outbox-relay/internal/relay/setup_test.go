@@ -31,13 +31,14 @@ type bundle struct {
 	t     testing.TB
 	db    *testdb.DB
 	owner *pgxpool.Pool
+	super *pgxpool.Pool
 	kafka *fakeKafka
 }
 
 func setup(t testing.TB, opts ...kfake.Opt) *bundle {
 	t.Helper()
 	db := testdb.New(t)
-	return &bundle{t: t, db: db, owner: db.Pool(t, db.Owner), kafka: startKafka(t, opts...)}
+	return &bundle{t: t, db: db, owner: db.Pool(t, db.Owner), super: db.Pool(t, db.Super), kafka: startKafka(t, opts...)}
 }
 
 func workerPool(t testing.TB, dsn string) *pgxpool.Pool {

@@ -190,7 +190,7 @@ func (r *Relay) watchKafka(ctx context.Context) error {
 				}
 				away = false
 			}
-			if len(blocked) > 0 {
+			if len(blocked) > 0 || r.board.failingLanes() > 0 {
 				wait = blockedInterval
 			}
 		}
@@ -198,17 +198,19 @@ func (r *Relay) watchKafka(ctx context.Context) error {
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
 		case <-timer.C:
 		case <-r.gate.failed:
-			timer.Stop()
-			if wait < refreshInterval {
-				// Already probing: keep its pace.
-				if !sleep(ctx, wait) {
-					return ctx.Err()
+			// While something is known to be wrong, failures come in numbers: the pace of probing is kept.
+			if wait < refreshInterval && !r.gate.isNews(away) {
+				select {
+				case <-ctx.Done():
+				case <-timer.C:
 				}
 			}
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 }

@@ -124,6 +124,12 @@ func (m *metrics) setBlocked(reasons []string) {
 	m.blocked = len(reasons) > 0
 }
 
+func (m *metrics) isBlocked() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.blocked
+}
+
 // ageOf grows between two looks at the outbox: also while the database is away.
 func (m *metrics) ageOf(topic string) time.Duration {
 	if age := m.ages[topic]; age > 0 {
