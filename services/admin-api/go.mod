@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	apipay.io/hub/pkg v0.0.0
 	apipay.io/hub/pkg/devstack v0.0.0
+	apipay.io/hub/proto v0.0.0
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/go-json-experiment/json v1.27.2
 	github.com/google/uuid v1.6.0
@@ -12,11 +13,11 @@ require (
 	github.com/labstack/echo/v4 v4.16.5
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
 	apipay.io/hub/migrations v0.0.0 // indirect
-	apipay.io/hub/proto v0.0.0 // indirect
 	code.dny.dev/ssrf v0.3.0 // indirect
 	dario.cat/mergo v1.0.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20261006220739-8c912ac31dd4 // indirect

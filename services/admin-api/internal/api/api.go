@@ -63,6 +63,28 @@ var routes = []route{
 	{http.MethodGet, "/admin/v1/webhook-deliveries", staff.Viewer, "", (*API).listDeliveries},
 	{http.MethodGet, "/admin/v1/webhook-deliveries/:delivery", staff.Viewer, "", (*API).readDelivery},
 	{http.MethodPost, "/admin/v1/webhook-deliveries/:delivery/retry", staff.Support, "webhook_delivery.retry", (*API).retryDelivery},
+	{http.MethodGet, "/admin/v1/events/:event", staff.Viewer, "", (*API).readEvent},
+
+	{http.MethodGet, "/admin/v1/recoveries", staff.Viewer, "", (*API).listRecoveries},
+	{http.MethodPost, "/admin/v1/recoveries", staff.Support, "recovery.create", (*API).createRecovery},
+	{http.MethodGet, "/admin/v1/recoveries/:recovery", staff.Viewer, "", (*API).readRecovery},
+	{http.MethodDelete, "/admin/v1/recoveries/:recovery", staff.Support, "recovery.cancel", (*API).cancelRecovery},
+
+	{http.MethodGet, "/admin/v1/payment-intents", staff.Viewer, "", (*API).listIntents},
+	{http.MethodGet, "/admin/v1/payment-intents/:intent", staff.Viewer, "", (*API).readIntent},
+	{http.MethodGet, "/admin/v1/refunds/:refund", staff.Viewer, "", (*API).readRefund},
+	{http.MethodGet, "/admin/v1/payment-attempts", staff.Viewer, "", (*API).listPaymentAttempts},
+	{http.MethodPost, "/admin/v1/payment-attempts/:attempt/resolve", staff.Admin, "payment_attempt.resolve", (*API).resolveAttempt},
+
+	{http.MethodGet, "/admin/v1/outbox", staff.Viewer, "", (*API).readOutbox},
+	{http.MethodGet, "/admin/v1/outbox/parked", staff.Viewer, "", (*API).listParked},
+	{http.MethodPost, "/admin/v1/outbox/parked/:event/replay", staff.Support, "outbox_event.replay", (*API).replayParked},
+	{http.MethodPost, "/admin/v1/outbox/parked/:event/discard", staff.Admin, "outbox_event.discard", (*API).discardParked},
+
+	{http.MethodGet, "/admin/v1/quarantine", staff.Viewer, "", (*API).listQuarantine},
+	{http.MethodPost, "/admin/v1/quarantine/:record/replay", staff.Support, "quarantined_record.replay", (*API).replayQuarantined},
+
+	{http.MethodGet, "/admin/v1/audit-log", staff.Viewer, "", (*API).listAudit},
 }
 
 // New makes the handler of every route.
