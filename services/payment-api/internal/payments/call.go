@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/services/payment-api/internal/gateway"
 )
 
@@ -86,31 +87,31 @@ const settleTimeout = 8 * time.Second
 // callAndSettle is what follows T1.
 func (s *Service) callAndSettle(ctx context.Context, run run, gw gateway.Gateway, a attempt, chargeReference *string) (answer, error) {
 	v := s.call(ctx, run, gw, a, chargeReference)
-	a2, err := s.settlePatiently(ctx, run, a, v)
+	settled, err := s.settlePatiently(ctx, run.Scope, a, v)
 	if err != nil {
-		s.log.ErrorContext(ctx, "attempt.unsettled", slog.String("kind", a.Kind), slog.String("error", err.Error()))
 		return answer{}, withIntentID(unsettled(err), a.PaymentIntentID)
 	}
-	return a2, nil
+	said, err := s.answerSettled(ctx, run, a, settled)
+	if _, isProblem := errors.AsType[*httpapi.Problem](err); err != nil && !isProblem {
+		return answer{}, withIntentID(unsettled(err), a.PaymentIntentID)
+	}
+	return said, err
 }
 
 // settlePatiently repeats T2 while the database is away: the gateway has acted, and its truth should not wait for the
 // lease's end.
-func (s *Service) settlePatiently(ctx context.Context, run run, a attempt, v verdict) (answer, error) {
+func (s *Service) settlePatiently(ctx context.Context, scope postgres.Scope, a attempt, v verdict) (settlement, error) {
 	deadline := time.Now().Add(settleTimeout)
 	for delay := 50 * time.Millisecond; ; delay = min(2*delay, time.Second) {
-		settled, err := s.settle(ctx, run.Scope, a, v, nil)
-		if err == nil {
-			return s.answerSettled(ctx, run, a, settled)
-		}
-		if !isTransient(err) || time.Now().Add(delay).After(deadline) {
-			return answer{}, err
+		settled, err := s.settle(ctx, scope, a, v, nil)
+		if err == nil || !isTransient(err) || time.Now().Add(delay).After(deadline) {
+			return settled, err
 		}
 		timer := time.NewTimer(delay)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return answer{}, err
+			return settled, err
 		case <-timer.C:
 		}
 	}

@@ -296,12 +296,13 @@ func (b *testBundle) uuid(prefix id.Prefix, text string) uuid.UUID {
 	return u
 }
 
-// told are the types of the events about an object, in order, each held against the contract.
-func (b *testBundle) told(objectID string) []string {
+// told are the types of the events about an object, in order; their versions are 1, 2, 3 and so on.
+func (b *testBundle) told(objectID string, topic ...string) []string {
 	b.t.Helper()
+	topic = append(topic, "apipay.outbound-webhooks.v1")
 	rows, err := b.owner.Query(b.t.Context(), `SELECT type, payload FROM apipay.outbox_events
-		WHERE topic = 'apipay.outbound-webhooks.v1' AND convert_from(payload, 'UTF8')::jsonb #>> '{data,object,id}' = $1
-		ORDER BY seq`, objectID)
+		WHERE topic = $2 AND convert_from(payload, 'UTF8')::jsonb #>> '{data,object,id}' = $1
+		ORDER BY seq`, objectID, topic[0])
 	require.NoError(b.t, err)
 	defer rows.Close()
 	types := []string{}
