@@ -1,0 +1,288 @@
+package dispatch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// The priorities of deliveries, as the database has them.
+const (
+	firstAttempts = 0
+	retries       = 1
+)
+
+const (
+	// asksPerClaim bounds the cost of one claim, however many endpoints have work.
+	asksPerClaim = 64
+	// recheck is how soon an endpoint that another dispatcher was claiming for, or filled, is asked for again.
+	recheck = 15 * time.Millisecond
+	// hold is how long an endpoint rests that cannot be sent to for now. Short, since what ends the reason is not told to us.
+	hold = time.Second
+)
+
+// worklist is what this process knows of where work is: which endpoints have deliveries due, per tenant. It decides who is
+// asked for next, and the claim decides what there really is; so it may be wrong for a moment and is never trusted.
+//
+// Fairness: tenants take turns slot by slot, first attempts go before retries, and nobody takes more slots than are left
+// over for the others, so that even many hanging endpoints of one tenant leave room.
+type worklist struct {
+	mu        sync.Mutex
+	cap       int
+	free      int
+	tenants   []*tenantWork
+	next      int
+	endpoints map[uuid.UUID]*endpointWork
+	// retriesInHand are the slots that retries hold.
+	retriesInHand int
+	wake          chan struct{}
+}
+
+type tenantWork struct {
+	id        uuid.UUID
+	endpoints []*endpointWork
+	next      int
+	inHand    int
+}
+
+type endpointWork struct {
+	id     uuid.UUID
+	tenant *tenantWork
+	// due is when the earliest delivery known of each priority is due, by the process's clock; nil for none known.
+	due [2]*time.Time
+	// added counts what was added of each priority, to notice what came during a claim.
+	added   [2]int
+	blocked time.Time
+	// inHand are POSTs in flight or being claimed.
+	inHand int
+	// ended are the leases of POSTs that are over and not yet recorded: they do not count against the endpoint's cap.
+	ended map[uuid.UUID]bool
+	asked *ask
+}
+
+// ask is what a claim asks for.
+type ask struct {
+	endpointID uuid.UUID
+	priority   int
+	want       int
+	added      int
+	ended      []uuid.UUID
+}
+
+// verdict is what a claim found out about an ask.
+type verdict struct {
+	got int
+	// room is how many the claim was allowed to take.
+	room int
+	// busy: another dispatcher was claiming for the endpoint.
+	busy bool
+	// held: disabled, deleted or behind its breaker.
+	held bool
+}
+
+func newWorklist(endpointCap, slots int) *worklist {
+	return &worklist{cap: endpointCap, free: slots, endpoints: map[uuid.UUID]*endpointWork{}, wake: make(chan struct{}, 1)}
+}
+
+// add says that an endpoint has a delivery due at the time; the zero time is now.
+func (w *worklist) add(endpointID, tenantID uuid.UUID, priority int, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.endpoint(endpointID, tenantID)
+	e.added[priority]++
+	if e.due[priority] == nil || at.Before(*e.due[priority]) {
+		e.due[priority] = &at
+		w.signal()
+	}
+}
+
+func (w *worklist) endpoint(endpointID, tenantID uuid.UUID) *endpointWork {
+	if e := w.endpoints[endpointID]; e != nil {
+		return e
+	}
+	var tenant *tenantWork
+	if i := slices.IndexFunc(w.tenants, func(t *tenantWork) bool { return t.id == tenantID }); i >= 0 {
+		tenant = w.tenants[i]
+	} else {
+		tenant = &tenantWork{id: tenantID}
+		w.tenants = append(w.tenants, tenant)
+	}
+	e := &endpointWork{id: endpointID, tenant: tenant, ended: map[uuid.UUID]bool{}}
+	tenant.endpoints = append(tenant.endpoints, e)
+	w.endpoints[endpointID] = e
+	return e
+}
+
+func (w *worklist) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pick takes slots for what is to be claimed now, and answers how long nothing else will be due.
+func (w *worklist) pick(now time.Time) (asks []*ask, wait time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgetIdle()
+	for priority := firstAttempts; priority <= retries; priority++ {
+		for w.free > 0 && w.round(now, priority, &asks) {
+		}
+	}
+	for _, a := range asks {
+		e := w.endpoints[a.endpointID]
+		e.asked = nil
+		for token := range e.ended {
+			a.ended = append(a.ended, token)
+		}
+	}
+	return asks, w.nextDue(now)
+}
+
+// round gives each tenant one slot at most, and reports whether any took one.
+func (w *worklist) round(now time.Time, priority int, asks *[]*ask) bool {
+	gave := false
+	for range len(w.tenants) {
+		tenant := w.tenants[w.next%len(w.tenants)]
+		w.next = (w.next + 1) % len(w.tenants)
+		if w.free == 0 || tenant.inHand >= w.free || priority == retries && w.retriesInHand >= w.free {
+			continue
+		}
+		e := w.choose(tenant, now, priority, len(*asks) < asksPerClaim)
+		if e == nil {
+			continue
+		}
+		if e.asked == nil {
+			e.asked = &ask{endpointID: e.id, priority: priority, added: e.added[priority]}
+			*asks = append(*asks, e.asked)
+		}
+		e.asked.want++
+		w.take(e, priority, 1)
+		gave = true
+	}
+	return gave
+}
+
+// choose takes the tenant's endpoints in turn.
+func (w *worklist) choose(tenant *tenantWork, now time.Time, priority int, more bool) *endpointWork {
+	for range len(tenant.endpoints) {
+		e := tenant.endpoints[tenant.next%len(tenant.endpoints)]
+		tenant.next = (tenant.next + 1) % len(tenant.endpoints)
+		if e.due[priority] == nil || e.due[priority].After(now) || e.blocked.After(now) || e.inHand >= w.cap {
+			continue
+		}
+		if e.asked == nil && !more || e.asked != nil && e.asked.priority != priority {
+			continue
+		}
+		return e
+	}
+	return nil
+}
+
+// take moves n slots to an endpoint, or back for a negative n.
+func (w *worklist) take(e *endpointWork, priority, n int) {
+	w.free -= n
+	e.inHand += n
+	e.tenant.inHand += n
+	if priority == retries {
+		w.retriesInHand += n
+	}
+}
+
+// settle gives back the slots that a claim did not use, and notes what it found.
+func (w *worklist) settle(a *ask, v verdict, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.endpoints[a.endpointID]
+	w.take(e, a.priority, v.got-a.want)
+	switch {
+	case v.held:
+		e.blocked = now.Add(hold)
+	case v.busy, v.got == v.room && v.room < a.want:
+		e.blocked = now.Add(recheck)
+	case v.got < a.want && e.added[a.priority] == a.added:
+		// Nothing more is due; what will be later is found by the discovery.
+		e.due[a.priority] = nil
+	}
+	w.signal()
+}
+
+// end says that a POST is over: the endpoint may have the next one, while the slot is kept until the result is recorded.
+func (w *worklist) end(c *claimed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.endpoints[c.EndpointID]
+	e.inHand--
+	e.tenant.inHand--
+	if c.Priority == retries {
+		w.retriesInHand--
+	}
+	e.ended[c.LeaseToken] = true
+	w.signal()
+}
+
+// release frees the slot of a delivery whose result is recorded.
+func (w *worklist) release(c *claimed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.endpoints[c.EndpointID].ended, c.LeaseToken)
+	w.free++
+	w.signal()
+}
+
+// rest keeps an endpoint from being asked for, for a while.
+func (w *worklist) rest(endpointID uuid.UUID, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e := w.endpoints[endpointID]; e != nil {
+		e.blocked = until
+	}
+}
+
+// inHand is the number of slots taken.
+func (w *worklist) inHand(slots int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slots - w.free
+}
+
+const longWait = time.Second
+
+func (w *worklist) nextDue(now time.Time) time.Duration {
+	wait := longWait
+	for _, e := range w.endpoints {
+		for _, due := range e.due {
+			if due == nil || e.inHand >= w.cap {
+				continue
+			}
+			at := *due
+			if e.blocked.After(at) {
+				at = e.blocked
+			}
+			if at.After(now) {
+				wait = min(wait, at.Sub(now))
+			}
+		}
+	}
+	return wait
+}
+
+// forgetIdle drops endpoints without work, and tenants without endpoints.
+func (w *worklist) forgetIdle() {
+	for i := 0; i < len(w.tenants); i++ {
+		t := w.tenants[i]
+		t.endpoints = slices.DeleteFunc(t.endpoints, func(e *endpointWork) bool {
+			idle := e.due[0] == nil && e.due[1] == nil && e.inHand == 0 && len(e.ended) == 0
+			if idle {
+				delete(w.endpoints, e.id)
+			}
+			return idle
+		})
+		if len(t.endpoints) == 0 {
+			w.tenants = slices.Delete(w.tenants, i, i+1)
+			i--
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package post
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+)
+
+// connectByProxy asks the proxy for a tunnel to an address that was resolved and judged here. The proxy's own address is
+// the operator's and not judged. A proxy that is away or refuses us is our fault, not the receiver's.
+func (c *Client) connectByProxy(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	proxy := c.config.Proxy
+	conn, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, "tcp", proxyAddress(proxy))
+	if err != nil {
+		return nil, c.proxyAway(err)
+	}
+	if proxy.Scheme == "https" {
+		secure := tls.Client(conn, &tls.Config{ServerName: proxy.Hostname(), RootCAs: c.config.Roots, MinVersion: tls.VersionTLS12})
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = conn.Close() // the handshake's error is the one to tell
+			return nil, c.proxyAway(err)
+		}
+		conn = secure
+	}
+	tunnel, err := c.askTunnel(ctx, conn, to)
+	if err != nil {
+		_ = conn.Close() // as above
+		return nil, err
+	}
+	return tunnel, nil
+}
+
+func (c *Client) askTunnel(ctx context.Context, conn net.Conn, to netip.AddrPort) (net.Conn, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, c.proxyAway(err)
+		}
+	}
+	request := "CONNECT " + to.String() + " HTTP/1.1\r\nHost: " + to.String() + "\r\n"
+	if user := c.config.Proxy.User; user != nil {
+		password, _ := user.Password()
+		request += "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)) + "\r\n"
+	}
+	if _, err := conn.Write([]byte(request + "\r\n")); err != nil {
+		return nil, c.proxyAway(err)
+	}
+	reader := bufio.NewReaderSize(conn, 4096)
+	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		if ctx.Err() != nil {
+			// A proxy that waits for a receiver that does not answer looks like this.
+			return nil, fmt.Errorf("waiting for the tunnel: %w", ctx.Err())
+		}
+		return nil, c.proxyAway(err)
+	}
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return nil, fmt.Errorf("the proxy cannot reach the receiver: %d", response.StatusCode)
+	default:
+		return nil, c.proxyAway(fmt.Errorf("the proxy answers %d", response.StatusCode))
+	}
+	if reader.Buffered() > 0 {
+		return nil, c.proxyAway(fmt.Errorf("the proxy sent data before the tunnel"))
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, c.proxyAway(err)
+	}
+	return conn, nil
+}
+
+func (c *Client) proxyAway(err error) error {
+	c.proxyIsAway.Store(true)
+	return &oursError{fmt.Errorf("asking the proxy: %w", err)}
+}
+
+func proxyAddress(proxy *url.URL) string {
+	port := proxy.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[proxy.Scheme]
+	}
+	return net.JoinHostPort(proxy.Hostname(), port)
+}
+
+func (c *Client) probeProxy(ctx context.Context) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", proxyAddress(c.config.Proxy))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
