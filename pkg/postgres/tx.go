@@ -163,7 +163,8 @@ func IsUnavailable(err error) bool {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
 		switch pgErr.Code[:2] {
-		case "08", "53", "57", "58":
+		// 28 and 3D: the password or the database changed under a running service.
+		case "08", "28", "3D", "53", "57", "58":
 			return true
 		}
 		return pgErr.Code == "25006" // a demoted primary
