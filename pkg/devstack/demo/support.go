@@ -20,13 +20,12 @@ type delivery struct {
 }
 
 type attempt struct {
-	Number     int     `json:"number"`
-	Trigger    string  `json:"trigger"`
-	Outcome    string  `json:"outcome"`
-	StatusCode *int    `json:"status_code"`
-	ErrorClass *string `json:"error_class"`
-	StartedAt  string  `json:"started_at"`
-	LatencyMS  float64 `json:"latency_ms"`
+	Number     int       `json:"number"`
+	Trigger    string    `json:"trigger"`
+	Outcome    string    `json:"outcome"`
+	StatusCode *int      `json:"status_code"`
+	ErrorClass *string   `json:"error_class"`
+	StartedAt  time.Time `json:"started_at"`
 }
 
 // pollEvery is how often admin-api is asked while something is awaited.
@@ -103,7 +102,8 @@ func (w *walk) await(ctx context.Context, status string) (delivery, error) {
 		}
 		if d.Status == status {
 			for _, a := range d.Attempts {
-				w.say("attempt %d  %-9s  %-9s  %s  %.0f ms", a.Number, a.Trigger, a.Outcome, a.reason(), a.LatencyMS)
+				since := a.StartedAt.Sub(d.Attempts[0].StartedAt).Seconds()
+				w.say("attempt %d  after %4.1f s  %-9s  %-9s  %s", a.Number, since, a.Trigger, a.Outcome, a.reason())
 			}
 			w.say("%s  %s after %d attempts", d.ID, d.Status, d.AttemptCount)
 			return d, nil
