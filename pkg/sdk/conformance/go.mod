@@ -1,0 +1,3 @@
+module apipay.io/hub/pkg/sdk/conformance
+
+go 1.26.0

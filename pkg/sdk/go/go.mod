@@ -1,0 +1,3 @@
+module apipay.io/hub/pkg/sdk/go
+
+go 1.24

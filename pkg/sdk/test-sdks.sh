@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Runs the conformance vectors on every SDK, or on the ones named (go python ...), and prints vector x language. The last
+# lines are one per language, `LANGUAGE pass/total`.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+only=$(IFS=,; echo "$*")
+mkdir -p bin
+(cd pkg/sdk/conformance && GOWORK=off go build -o ../../../bin/conformance ./cmd/conformance)
+exec bin/conformance -sdk pkg/sdk -only "$only"
