@@ -48,7 +48,7 @@ func (d *Dispatcher) consume(ctx context.Context) error {
 	}
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: d.config.Brokers,
-		GroupID: group,
+		GroupID: d.group,
 		Topic:   events.TopicOutboundWebhooks,
 		Dialer:  dialer,
 		// The position is written in the background: it lags behind what is committed to the database and never runs

@@ -48,6 +48,7 @@ var Needs = []postgres.Need{
 // Dispatcher turns events of the topic into signed HTTP attempts.
 type Dispatcher struct {
 	config  Config
+	group   string
 	pool    *pgxpool.Pool
 	keyset  *webhook.Keyset
 	client  *post.Client
@@ -87,7 +88,7 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		return nil, err
 	}
 	d := &Dispatcher{
-		config: config, pool: pool, keyset: keyset, health: health, log: log,
+		config: config, group: group, pool: pool, keyset: keyset, health: health, log: log,
 		client:  post.New(post.Config{Policy: policy, Timeout: config.Timeout, DNS: config.DNS, Proxy: proxy}),
 		work:    newWorklist(config.EndpointConcurrency, slots),
 		results: make(chan attempt, slots),

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testBundle is a database of one test with a tenant in it, seen as the owner.
 type testBundle struct {
-	t      *testing.T
+	t      testing.TB
 	db     *testdb.DB
 	owner  *pgxpool.Pool
 	keyset *webhook.Keyset
@@ -39,7 +39,7 @@ type testBundle struct {
 	tenant uuid.UUID
 }
 
-func setup(t *testing.T) *testBundle {
+func setup(t testing.TB) *testBundle {
 	t.Helper()
 	db := testdb.New(t)
 	keysetJSON, err := webhook.NewKeysetJSON()
@@ -150,7 +150,7 @@ func (b *testBundle) run(d *Dispatcher) (stop func()) {
 	return stop
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	if testing.Verbose() {

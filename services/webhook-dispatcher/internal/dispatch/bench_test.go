@@ -1,0 +1,79 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"apipay.io/hub/pkg/devstack/broker"
+	"apipay.io/hub/proto/events"
+)
+
+// BenchmarkDispatch measures deliveries a second from a full topic to recorded 2xx answers, 1 KiB bodies, with the
+// broker and the receiver in this process. Run with -benchtime=20000x.
+func BenchmarkDispatch(b *testing.B) {
+	for _, endpoints := range []int{1, 10, 100} {
+		b.Run(fmt.Sprintf("endpoints=%d", endpoints), func(b *testing.B) { benchmarkDispatch(b, endpoints) })
+	}
+}
+
+func benchmarkDispatch(b *testing.B, endpoints int) {
+	kfake, err := broker.Start(broker.Config{})
+	require.NoError(b, err)
+	defer kfake.Close()
+	bundle := setup(b)
+	bundle.config.Brokers = kfake.Addrs()
+	var received atomic.Int64
+	rx := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
+	defer rx.Close()
+	tenants := make([]uuid.UUID, endpoints)
+	for i := range tenants {
+		tenants[i] = bundle.newTenant()
+		bundle.endpointOf(tenants[i], rx.URL)
+	}
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	writer := &kafka.Writer{Transport: transport, Addr: kafka.TCP(kfake.Addrs()...), Topic: events.TopicOutboundWebhooks, Balancer: kafka.Murmur2Balancer{},
+		RequiredAcks: kafka.RequireAll, BatchSize: 1000, BatchTimeout: 5 * time.Millisecond}
+	defer writer.Close()
+	var batch []kafka.Message
+	padding := map[string]any{"id": "pi_x", "object": "payment_intent", "description": string(make([]byte, 0)), "pad": fmt.Sprintf("%0800d", 1)}
+	for i := range b.N {
+		record := recordAt(tenants[i%endpoints], succeeded, padding, time.Now(), false)
+		batch = append(batch, kafka.Message{Key: record.Key, Value: record.Value, Headers: record.Headers})
+		if len(batch) == 1000 || i == b.N-1 {
+			require.NoError(b, writer.WriteMessages(context.Background(), batch...))
+			batch = nil
+		}
+	}
+	var before, after int64
+	commits := `SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`
+	bundle.scan(commits, nil, &before)
+	d := bundle.dispatcher()
+	b.ResetTimer()
+	started := time.Now()
+	stop := bundle.run(d)
+	for done := 0; done < b.N; {
+		time.Sleep(50 * time.Millisecond)
+		done = bundle.count(`SELECT count(*) FROM apipay.outbound_webhook_deliveries WHERE status = 'DELIVERED'`)
+		if time.Since(started) > 3*time.Minute {
+			b.Fatalf("only %d of %d delivered", done, b.N)
+		}
+	}
+	took := time.Since(started)
+	b.StopTimer()
+	stop()
+	bundle.exec(`SELECT pg_stat_clear_snapshot()`)
+	bundle.scan(commits, nil, &after)
+	b.ReportMetric(float64(b.N)/took.Seconds(), "deliveries/s")
+	b.ReportMetric(float64(after-before)/float64(b.N), "commits/delivery")
+	b.ReportMetric(float64(received.Load())/float64(b.N), "posts/delivery")
+}
