@@ -58,7 +58,7 @@ var Variables = []Variable{
 
 	{"APIPAY_GATEWAY_LIVE", []string{paymentAPI}, "", false, "connector of live mode; unset, live confirm and refund answer 503"},
 	{"APIPAY_GATEWAY_TIMEOUT", []string{paymentAPI}, "10s", false, "deadline of one gateway call"},
-	{"APIPAY_GATEWAY_VISIBILITY_DELAY", []string{paymentAPI}, "60s", false, "a gateway's \"not found\" proves nothing before this long after the lease's end"},
+	{"APIPAY_GATEWAY_VISIBILITY_DELAY", []string{paymentAPI, adminAPI}, "60s", false, "a gateway's \"not found\" proves nothing before this long after the lease's end"},
 	{"APIPAY_IDEMPOTENCY_LEASE", []string{paymentAPI}, "90s", false, "how long a request owns its Idempotency-Key; above the gateway timeout"},
 	{"APIPAY_IDEMPOTENCY_TTL", []string{paymentAPI}, "168h", false, "how long an answer can be replayed (7 days)"},
 	{"APIPAY_AMOUNT_MIN", []string{paymentAPI}, "", false, "least amount per currency in minor units, such as USD=50,EUR=50; 1 where not named"},
