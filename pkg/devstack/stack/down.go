@@ -98,6 +98,7 @@ func Clean(cfg Config, progress io.Writer) error {
 			return err
 		}
 	}
+	fmt.Fprintln(progress, "removed the data in "+cfg.Dir)
 	return nil
 }
 
