@@ -311,3 +311,5 @@ func (rx *receiver) got() []received {
 func status(code int) func(int, http.ResponseWriter, *http.Request) {
 	return func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
+
+func asBatch(records ...kafka.Message) []kafka.Message { return records }
