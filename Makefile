@@ -22,6 +22,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build every program into bin/
+	@[ -e $(DEVSTACK) ] || echo "building the programs (the first time takes a few minutes)"
 	@go build -o bin/ $(MAINS)
 
 .PHONY: up
