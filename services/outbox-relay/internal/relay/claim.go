@@ -61,17 +61,17 @@ const lockLanes = `
 // comes after the lock because window functions do not go with FOR UPDATE; an event that is too large for
 // the cut goes alone.
 const claimLanes = `
-	SELECT c.n::int4, c.id, c.tenant_id, c.type, c.payload, c.traceparent
+	SELECT c.n::int4, c.seq, c.id, c.tenant_id, c.type, c.payload, c.traceparent
 	FROM (SELECT l.n, e.seq, e.id, e.tenant_id, e.type, e.payload, e.traceparent,
-	             octet_length(e.payload) + $5 AS size,
-	             sum(octet_length(e.payload) + $5) OVER (PARTITION BY l.n ORDER BY e.seq ROWS UNBOUNDED PRECEDING) AS total
-	      FROM unnest($1::text[], $2::int2[], $3::int4[]) WITH ORDINALITY AS l (topic, lane, most, n)
+	             octet_length(e.payload) + $6 AS size,
+	             sum(octet_length(e.payload) + $6) OVER (PARTITION BY l.n ORDER BY e.seq ROWS UNBOUNDED PRECEDING) AS total
+	      FROM unnest($1::text[], $2::int2[], $3::int8[], $4::int4[]) WITH ORDINALITY AS l (topic, lane, bound, most, n)
 	      CROSS JOIN LATERAL (
 	          SELECT seq, id, tenant_id, type, payload, traceparent FROM apipay.outbox_events
-	          WHERE topic = l.topic AND lane = l.lane AND published_at IS NULL AND parked_at IS NULL
+	          WHERE topic = l.topic AND lane = l.lane AND published_at IS NULL AND parked_at IS NULL AND seq > l.bound
 	          ORDER BY seq LIMIT l.most
 	          FOR UPDATE SKIP LOCKED) e) c
-	WHERE c.total <= $4 OR c.total = c.size
+	WHERE c.total <= $5 OR c.total = c.size
 	ORDER BY c.n, c.seq`
 
 // statements decide who may take what, and in which order. They are a field of Relay, so that the tests can
@@ -107,23 +107,26 @@ func (r *Relay) lock(ctx context.Context, conn *pgxpool.Conn, lanes []*laneState
 func (r *Relay) claim(ctx context.Context, conn *pgxpool.Conn, held []*laneState) ([]*batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	topics, numbers, limits := make([]string, len(held)), make([]int16, len(held)), make([]int32, len(held))
+	topics, numbers := make([]string, len(held)), make([]int16, len(held))
+	bounds, limits := make([]int64, len(held)), make([]int32, len(held))
 	batches := make([]*batch, len(held))
 	for i, state := range held {
 		topics[i], numbers[i], limits[i] = state.topic, state.number, int32(r.batch) //nolint:gosec // at most 10000
+		bounds[i] = r.floors.of(state.lane)
 		if state.failing {
 			limits[i] = 1
 		}
 		batches[i] = &batch{state: state}
 	}
-	rows, err := conn.Query(ctx, r.statements.claim, topics, numbers, limits, maxBatchBytes, recordOverhead)
+	rows, err := conn.Query(ctx, r.statements.claim, topics, numbers, bounds, limits, maxBatchBytes, recordOverhead)
 	if err != nil {
 		return nil, fmt.Errorf("claiming events: %w", err)
 	}
 	var n int32
+	var seq int64
 	var next event
 	var traceparent *string
-	targets := []any{&n, &next.id, &next.tenantID, &next.kind, &next.payload, &traceparent}
+	targets := []any{&n, &seq, &next.id, &next.tenantID, &next.kind, &next.payload, &traceparent}
 	for rows.Next() {
 		next, traceparent = event{}, nil
 		if err := rows.Scan(targets...); err != nil {
@@ -140,6 +143,7 @@ func (r *Relay) claim(ctx context.Context, conn *pgxpool.Conn, held []*laneState
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("claiming events: %w", err)
 	}
+	r.floors.saw(seq)
 	for i, b := range batches {
 		// A claim that the next event might have overfilled counts as full too: an empty claim is cheap.
 		b.full = len(b.events) == int(limits[i]) || b.bytes > maxBatchBytes/2

@@ -224,6 +224,7 @@ func (b *board) wake() {
 type head struct {
 	Topic string  `db:"topic"`
 	Lane  int16   `db:"lane"`
+	Seq   int64   `db:"seq"`
 	Age   float64 `db:"age"` // seconds
 }
 
@@ -238,26 +239,36 @@ const planFor = `
 // however many it has. An empty outbox costs one descent.
 const scanHeads = `
 	WITH RECURSIVE heads AS (
-	    (SELECT topic, lane, created_at FROM apipay.outbox_events
+	    (SELECT topic, lane, seq, created_at FROM apipay.outbox_events
 	     WHERE published_at IS NULL AND parked_at IS NULL
 	     ORDER BY topic, lane, seq LIMIT 1)
 	    UNION ALL
-	    SELECT n.topic, n.lane, n.created_at
+	    SELECT n.topic, n.lane, n.seq, n.created_at
 	    FROM heads h CROSS JOIN LATERAL (
-	        SELECT topic, lane, created_at FROM apipay.outbox_events
+	        SELECT topic, lane, seq, created_at FROM apipay.outbox_events
 	        WHERE published_at IS NULL AND parked_at IS NULL AND (topic, lane) > (h.topic, h.lane)
 	        ORDER BY topic, lane, seq LIMIT 1) n)
-	SELECT topic, lane, extract(epoch FROM clock_timestamp() - created_at)::float8 AS age FROM heads`
+	SELECT topic, lane, seq, extract(epoch FROM clock_timestamp() - created_at)::float8 AS age FROM heads`
 
-// scan finds the lanes that have pending events.
+// scan finds the lanes that have pending events above their bounds.
 func (r *Relay) scan(ctx context.Context) ([]head, error) {
+	if topics, numbers, bounds, ok := r.floors.all(); ok {
+		return r.heads(ctx, probeHeads, topics, numbers, bounds)
+	}
+	return r.scanAll(ctx)
+}
+
+// scanAll finds all lanes that have pending events.
+func (r *Relay) scanAll(ctx context.Context) ([]head, error) { return r.heads(ctx, scanHeads) }
+
+func (r *Relay) heads(ctx context.Context, query string, args ...any) ([]head, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	var found []head
 	batch := &pgx.Batch{}
-	batch.Queue("BEGIN READ ONLY")
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
 	batch.Queue(planFor)
-	batch.Queue(scanHeads).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(query, args...).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[head])
 		return err
 	})

@@ -36,7 +36,10 @@ func TestMutants(t *testing.T) {
 		},
 		{
 			name: "SortsByCreatedAt", oracle: []string{"O1"},
-			mutate: func(r *Relay) { r.statements.claim = replaceAll(claimLanes, "seq", "created_at") },
+			mutate: func(r *Relay) {
+				r.statements.claim = strings.NewReplacer("ORDER BY seq", "ORDER BY created_at", "ORDER BY e.seq", "ORDER BY e.created_at",
+					"SELECT l.n, e.seq,", "SELECT l.n, e.created_at, e.seq,", "SELECT seq, id,", "SELECT created_at, seq, id,", "c.n, c.seq", "c.n, c.created_at").Replace(claimLanes)
+			},
 		},
 		{
 			name: "MarksAllOnAnError", oracle: []string{"L", "O1"},
@@ -52,7 +55,7 @@ func TestMutants(t *testing.T) {
 		{
 			name: "NaiveLowerBound", oracle: []string{"L", "O1"},
 			mutate: func(r *Relay) {
-				r.statements.claim = replaceAll(claimLanes, "AND parked_at IS NULL",
+				r.statements.claim = strings.ReplaceAll(claimLanes, "AND parked_at IS NULL",
 					`AND parked_at IS NULL AND seq > (SELECT coalesce(max(p.seq), 0) FROM apipay.outbox_events p WHERE p.published_at IS NOT NULL AND p.lane = l.lane)`)
 			},
 		},
@@ -98,8 +101,6 @@ func TestMutants(t *testing.T) {
 		})
 	}
 }
-
-func replaceAll(query, what, with string) string { return strings.ReplaceAll(query, what, with) }
 
 // settled waits until nothing is published any more: a mutant may leave events behind.
 func (w *world) settled() {

@@ -39,23 +39,26 @@ const unparkRequested = `
 	UPDATE apipay.outbox_events
 	SET parked_at = NULL, parked_reason = NULL, replay_requested_at = NULL
 	WHERE parked_at IS NOT NULL AND replay_requested_at IS NOT NULL AND discarded_at IS NULL
-	RETURNING topic`
+	RETURNING topic, lane, seq, 0::float8 AS age`
 
 // unpark acts on the replays that admin-api asked for and answers how many there were.
 func (r *Relay) unpark(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	var topics []string
+	var replayed []head
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
 	batch.Queue(planFor)
 	batch.Queue(unparkRequested).Query(func(rows pgx.Rows) (err error) {
-		topics, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		replayed, err = pgx.CollectRows(rows, pgx.RowToStructByName[head])
 		return err
 	})
 	batch.Queue("COMMIT")
 	if err := r.inBatch(ctx, batch); err != nil {
 		return 0, fmt.Errorf("replaying parked events: %w", err)
 	}
-	return len(topics), nil
+	for _, h := range replayed {
+		r.floors.lower(lane{h.Topic, h.Lane}, h.Seq)
+	}
+	return len(replayed), nil
 }

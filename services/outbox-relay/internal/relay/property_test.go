@@ -208,6 +208,26 @@ func TestProperty(t *testing.T) {
 		})
 	}
 
+	t.Run("WithBounds", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(setup(t))
+		var replicas []*Relay
+		for range 2 {
+			r := w.newRelay(smallBatch)
+			r.floors.slow, r.watchEvery = -time.Hour, 20*time.Millisecond
+			replicas = append(replicas, r)
+			run(t, r)
+		}
+		w.writeFor(2 * load)
+		w.drained(10 * time.Second)
+		found, duplicates := w.violations()
+		require.Empty(t, found)
+		require.Zero(t, duplicates)
+		for _, r := range replicas {
+			require.Positive(t, r.floors.of(lane{topic, 0}), "bounds were in use")
+		}
+	})
+
 	for _, fault := range propertyFaults {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()

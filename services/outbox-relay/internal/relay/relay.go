@@ -56,9 +56,11 @@ type Relay struct {
 	statements   statements
 	workers      int
 	drainLimit   time.Duration
+	watchEvery   time.Duration
 
 	board       *board
 	gate        *gate
+	floors      floors
 	pace        pace
 	lines       line
 	blockedLine line
@@ -86,6 +88,8 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		drainLimit:   drainLimit,
 		board:        newBoard(),
 		gate:         newGate("not asked yet"),
+		floors:       floors{slow: slowScan},
+		watchEvery:   watchInterval,
 		lines:        line{log: log, interval: time.Second},
 		blockedLine:  line{log: log, interval: 5 * time.Second},
 	}
@@ -145,6 +149,7 @@ func (r *Relay) work(ctx, hard context.Context, n int) error {
 		if ctx.Err() != nil {
 			break
 		}
+		r.floors.reset()
 		r.lines.warn(ctx, "outbox.turn", "error", err.Error())
 		loop.Degraded(err.Error())
 		if sleep(ctx, delay) {
@@ -305,6 +310,7 @@ type pace struct {
 	mu       sync.Mutex // held by the worker that looks
 	lastScan atomic.Int64
 	lastWork atomic.Int64
+	scanTime atomic.Int64
 }
 
 const (
@@ -316,6 +322,8 @@ const (
 	pollShare = 8
 	// scanInterval is how often a busy replica looks for lanes that it does not know of.
 	scanInterval = 250 * time.Millisecond
+	// slowScan is when dead entries in the index begin to cost more than looking at each lane by itself.
+	slowScan = 10 * time.Millisecond
 )
 
 func (p *pace) found(now time.Time) { p.lastWork.Store(now.UnixNano()) }
@@ -326,7 +334,9 @@ func (p *pace) isOverdue(now time.Time) bool {
 
 func (p *pace) untilNext(now time.Time) time.Duration {
 	idle := time.Duration(now.UnixNano() - p.lastWork.Load())
-	return time.Unix(0, p.lastScan.Load()).Add(min(max(idle/pollShare, minPoll), maxPoll)).Sub(now)
+	// Looking may take at most half of the time, however slow it is.
+	rest := max(minPoll, min(idle/pollShare, maxPoll), time.Duration(p.scanTime.Load()))
+	return time.Unix(0, p.lastScan.Load()).Add(rest).Sub(now)
 }
 
 // discover scans for lanes with pending events when that is due. One worker looks; the others wait for what
@@ -354,8 +364,10 @@ func (r *Relay) discover(ctx context.Context, wait bool) error {
 		case <-timer.C:
 		}
 	}
+	startedAt := time.Now()
 	found, err := r.scan(ctx)
 	now := time.Now()
+	r.pace.scanTime.Store(int64(now.Sub(startedAt)))
 	r.pace.lastScan.Store(now.UnixNano())
 	if err != nil {
 		return err

@@ -165,7 +165,7 @@ func (r *Relay) watchOutbox(ctx context.Context) error {
 	for {
 		loop.Tick()
 		err := func() error {
-			if time.Since(measuredAt) >= watchInterval {
+			if time.Since(measuredAt) >= r.watchEvery {
 				if err := r.measure(ctx); err != nil {
 					return err
 				}
@@ -178,9 +178,10 @@ func (r *Relay) watchOutbox(ctx context.Context) error {
 			return err
 		}()
 		if err != nil && ctx.Err() == nil {
+			r.floors.reset()
 			r.lines.warn(ctx, "outbox.watch", "error", err.Error())
 		}
-		if !sleep(ctx, replayInterval) {
+		if !sleep(ctx, min(replayInterval, r.watchEvery)) {
 			return ctx.Err()
 		}
 	}
@@ -189,7 +190,7 @@ func (r *Relay) watchOutbox(ctx context.Context) error {
 // measure takes the picture that the gauges show. The first pending event of a lane stands for its oldest:
 // seq follows created_at but for transactions that were open at once.
 func (r *Relay) measure(ctx context.Context) error {
-	heads, err := r.scan(ctx)
+	heads, err := r.survey(ctx)
 	if err != nil {
 		return err
 	}
