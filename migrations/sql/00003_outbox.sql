@@ -72,5 +72,32 @@ CALL apipay.isolate('audit_log');
 GRANT INSERT ON apipay.audit_log TO apipay_app, apipay_worker, apipay_admin;
 GRANT SELECT ON apipay.audit_log TO apipay_admin;
 
+-- The only way that an audit entry goes: by age. admin-api calls it, and can delete nothing otherwise; a keep
+-- below 30 days is refused, so that a wrong setting does not empty the log. Returns how many went.
+-- +goose StatementBegin
+CREATE FUNCTION apipay.expire_audit_log(keep interval, max_rows integer) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    gone bigint;
+BEGIN
+    IF keep IS NULL OR keep < interval '30 days' THEN
+        RAISE EXCEPTION 'audit entries are kept for at least 30 days' USING ERRCODE = '22023';
+    END IF;
+    -- The ids carry the entries' time, so the oldest are the first of the primary key.
+    WITH old AS (
+        SELECT id FROM apipay.audit_log WHERE id < apipay.uuid7_floor(now() - keep) AND created_at < now() - keep
+        ORDER BY id LIMIT max_rows FOR UPDATE SKIP LOCKED)
+    DELETE FROM apipay.audit_log a USING old WHERE a.id = old.id;
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    RETURN gone;
+END
+$$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION apipay.expire_audit_log(interval, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION apipay.expire_audit_log(interval, integer) TO apipay_admin;
+
 -- +goose Down
+DROP FUNCTION apipay.expire_audit_log(interval, integer);
 DROP TABLE apipay.audit_log, apipay.outbox_events;
