@@ -16,6 +16,7 @@ import (
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/pkg/webhook"
 	"apipay.io/hub/services/admin-api/internal/api"
+	"apipay.io/hub/services/admin-api/internal/retention"
 	"apipay.io/hub/services/admin-api/internal/staff"
 )
 
@@ -71,6 +72,7 @@ func Run(ctx context.Context, environ []string, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
+	auditLog := &retention.AuditLog{Pool: pool, Keep: cfg.AuditRetention, Logger: logger, Loop: health.Loop("audit retention", time.Minute)}
 	health.Ready("postgres", pool.Ping)
 	stopDraining := context.AfterFunc(ctx, health.Drain)
 	defer stopDraining()
@@ -81,6 +83,7 @@ func Run(ctx context.Context, environ []string, logs io.Writer) error {
 			return ops.ServeOps(ctx, opsListener, health, telemetry.Registry)
 		},
 		members.Run,
+		auditLog.Run,
 	)
 }
 
