@@ -135,6 +135,22 @@ func (h *hub) eventually(t *testing.T, limit time.Duration, want int, query stri
 	require.Equal(t, want, last, "after %s: %s", limit, query)
 }
 
+// travel lets time pass for every lease and due time, without sleeping: one statement of the owner.
+func (h *hub) travel(t *testing.T, by time.Duration) {
+	t.Helper()
+	const statement = `
+		WITH deliveries AS (
+		    UPDATE apipay.outbound_webhook_deliveries SET next_attempt_at = next_attempt_at - $1::interval, lease_until = lease_until - $1::interval
+		    WHERE next_attempt_at IS NOT NULL
+		), attempts AS (
+		    UPDATE apipay.payment_attempts SET next_check_at = next_check_at - $1::interval, lease_until = lease_until - $1::interval, checker_until = checker_until - $1::interval
+		    WHERE finished_at IS NULL
+		)
+		UPDATE apipay.idempotency_keys SET locked_until = locked_until - $1::interval WHERE locked_until IS NOT NULL`
+	_, err := h.owner.Exec(t.Context(), statement, by)
+	require.NoError(t, err)
+}
+
 // freeOffset finds a port offset that nobody uses.
 func freeOffset(t *testing.T) int {
 	t.Helper()
