@@ -115,6 +115,8 @@ func (m *matcher) operate(path string, operators map[string]any, got any, presen
 			for i := range list {
 				m.match(fmt.Sprintf("%s[%d]", path, i), argument, list[i], true)
 			}
+		case "$some":
+			m.some(path, argument, got)
 		case "$contains_none":
 			words, _ := argument.([]any)
 			for _, word := range words {
@@ -143,6 +145,18 @@ func (m *matcher) oneOf(path string, argument, got any, present bool) {
 		reasons = append(reasons, strings.Join(sub.wrong, ", "))
 	}
 	m.fail(path, "fits none of %d choices: %s", len(choices), strings.Join(reasons, " | "))
+}
+
+// some wants one element of a list to match.
+func (m *matcher) some(path string, argument, got any) {
+	list, _ := got.([]any)
+	for i := range list {
+		sub := matcher{wire: m.wire}
+		if sub.match(path, argument, list[i], true); len(sub.wrong) == 0 {
+			return
+		}
+	}
+	m.fail(path, "has no element that matches %s: %s", show(argument), show(got))
 }
 
 // header compares with what was on the wire: [request number from 0, name].
