@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -89,6 +90,17 @@ func (b *testBundle) exec(t testing.TB, sql string, args ...any) {
 	t.Helper()
 	_, err := b.owner.Exec(t.Context(), sql, args...)
 	require.NoError(t, err)
+}
+
+// withParam is a DSN with one parameter more.
+func withParam(t testing.TB, dsn, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	values := u.Query()
+	values.Set(name, value)
+	u.RawQuery = values.Encode()
+	return u.String()
 }
 
 func query[T any](t testing.TB, b *testBundle, sql string, args ...any) (v T) {
@@ -207,7 +219,7 @@ func (m merchant) try(t testing.TB, method, path string, body any, headers ...st
 	if a.body, err = io.ReadAll(response.Body); err != nil {
 		return answer{}, err
 	}
-	if strings.Contains(response.Header.Get("Content-Type"), "json") {
+	if method != http.MethodHead && strings.Contains(response.Header.Get("Content-Type"), "json") {
 		require.NoError(t, json.Unmarshal(a.body, &a.json), string(a.body))
 	}
 	return a, nil

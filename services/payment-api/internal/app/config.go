@@ -60,7 +60,7 @@ func (c *Config) Validate() error {
 	default:
 		return fmt.Errorf("APIPAY_GATEWAY_LIVE=%s names no connector of this build (there is: sandbox, with APIPAY_DEV=1)", c.GatewayLive)
 	}
-	if c.RateLimitRPS < 0 || c.RateLimitRPS > 1e6 {
+	if !(c.RateLimitRPS >= 0 && c.RateLimitRPS <= 1e6) { // NaN is neither
 		return errors.New("APIPAY_RATE_LIMIT_RPS must be from 0 to 1000000")
 	}
 	if c.RateLimitBurst < 0 {
