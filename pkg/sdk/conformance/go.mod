@@ -1,3 +1,10 @@
 module apipay.io/hub/pkg/sdk/conformance
 
 go 1.26.0
+
+require (
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
