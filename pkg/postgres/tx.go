@@ -171,5 +171,5 @@ func IsUnavailable(err error) bool {
 	}
 	var connectErr *pgconn.ConnectError
 	return errors.As(err, &connectErr) || pgconn.SafeToRetry(err) || errors.Is(err, pgx.ErrTxClosed) ||
-		errors.Is(err, context.DeadlineExceeded) || isNetwork(err)
+		errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, context.DeadlineExceeded) || isNetwork(err)
 }
