@@ -18,7 +18,7 @@ func (s *Service) cancel(ctx context.Context, request idempotency.Request, inten
 	run := newRun(request)
 	var response idempotency.Response
 	first := func() (answer, error) {
-		err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) (err error) {
+		err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) (err error) {
 			response, err = s.cancelIn(ctx, tx, run, intentID)
 			return err
 		})

@@ -27,7 +27,7 @@ func (s *Service) underKey(ctx context.Context, request idempotency.Request, own
 		}
 		var record idempotency.Record
 		var found bool
-		err = s.inTenant(ctx, request.Scope, func(tx postgres.Tx) error {
+		err = s.inTenant(ctx, request.Scope, func(ctx context.Context, tx postgres.Tx) error {
 			var err error
 			record, found, err = idempotency.Read(ctx, tx, request.Scope, request.Key)
 			if err != nil || !found {

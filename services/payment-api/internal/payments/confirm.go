@@ -102,7 +102,7 @@ func (s *Service) chargeIntent(ctx context.Context, run run, intentID uuid.UUID,
 	gw := s.gatewayOf(run.Scope.Livemode)
 	var a attempt
 	var refusal *idempotency.Response
-	err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
 		refusal = nil
 		batch := &pgx.Batch{}
 		hold(batch)

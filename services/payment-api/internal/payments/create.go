@@ -59,7 +59,7 @@ func (b createBody) intent(intentID uuid.UUID, tx postgres.Tx, livemode bool) in
 // createOnly is one transaction: key, intent, event and stored answer.
 func (s *Service) createOnly(ctx context.Context, run run, intentID uuid.UUID, body createBody) (answer, error) {
 	var response idempotency.Response
-	err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) (err error) {
+	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) (err error) {
 		p := body.intent(intentID, tx, run.Scope.Livemode)
 		response, err = respond(http.StatusCreated, p.object(), intentPath(p.ID))
 		if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) createOnly(ctx context.Context, run run, intentID uuid.UUID, b
 func (s *Service) createAndConfirm(ctx context.Context, run run, intentID uuid.UUID, body createBody) (answer, error) {
 	gw := s.gatewayOf(run.Scope.Livemode)
 	var a attempt
-	err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
 		p := body.intent(intentID, tx, run.Scope.Livemode)
 		t := run.told()
 		t.intentCreated(p)

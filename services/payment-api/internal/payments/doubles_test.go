@@ -3,6 +3,7 @@ package payments_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 
 	"apipay.io/hub/services/payment-api/internal/gateway"
@@ -82,4 +83,40 @@ func (g panicking) Charge(ctx context.Context, a gateway.Attempt) (gateway.Resul
 		return gateway.Result{}, err
 	}
 	panic("a fault of the connector")
+}
+
+// dying is a process that ends at the gateway: before the call leaves, or after the gateway has decided. The request
+// goes on nowhere and writes nothing, as after SIGKILL.
+type dying struct {
+	gateway.Gateway
+	after bool
+}
+
+func (g dying) Charge(ctx context.Context, a gateway.Attempt) (gateway.Result, error) {
+	if g.after {
+		_, _ = g.Gateway.Charge(ctx, a)
+	}
+	runtime.Goexit()
+	return gateway.Result{}, nil
+}
+
+func (g dying) Refund(ctx context.Context, a gateway.Attempt) (gateway.Result, error) {
+	if g.after {
+		_, _ = g.Gateway.Refund(ctx, a)
+	}
+	runtime.Goexit()
+	return gateway.Result{}, nil
+}
+
+// late is a gateway whose calls arrive only when they are let go, whatever the caller's deadline.
+type late struct {
+	gateway.Gateway
+	arrived chan struct{}
+	letGo   chan struct{}
+}
+
+func (g late) Charge(ctx context.Context, a gateway.Attempt) (gateway.Result, error) {
+	g.arrived <- struct{}{}
+	<-g.letGo
+	return g.Gateway.Charge(context.WithoutCancel(ctx), a)
 }

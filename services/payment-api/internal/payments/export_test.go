@@ -7,3 +7,14 @@ func (s *Service) ReapOnce(ctx context.Context, beat Heartbeat) error {
 	_, err := s.reap(ctx, beat)
 	return err
 }
+
+// ReconcileOnce is one turn of the reconciler.
+func (s *Service) ReconcileOnce(ctx context.Context) error {
+	_, err := s.reconcile(ctx, still{})
+	return err
+}
+
+type still struct{}
+
+func (still) Tick()           {}
+func (still) Degraded(string) {}

@@ -27,7 +27,7 @@ func (s *Service) handleRead(c echo.Context) error {
 	}
 	var p intent
 	ctx := c.Request().Context()
-	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(tx postgres.Tx) error {
+	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(ctx context.Context, tx postgres.Tx) error {
 		var err error
 		p, err = scanIntent(tx.Query(ctx, selectIntent, intentID))
 		return err
@@ -48,7 +48,7 @@ func (s *Service) handleReadRefund(c echo.Context) error {
 	}
 	var r refund
 	ctx := c.Request().Context()
-	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(tx postgres.Tx) error {
+	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(ctx context.Context, tx postgres.Tx) error {
 		var err error
 		r, err = scanRefund(tx.Query(ctx, selectRefund, refundID))
 		return err
@@ -159,7 +159,7 @@ func (s *Service) listIntents(ctx context.Context, scope postgres.Scope, f inten
 		ORDER BY created_at DESC, id DESC
 		LIMIT $10`
 	var list []intent
-	err := s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
 		rows, err := tx.Query(ctx, query, scope.TenantID, scope.Livemode, after.Time, after.ID, f.status, f.currency,
 			f.merchantReference, f.createdGTE, f.createdLT, limit)
 		if err != nil {
@@ -205,7 +205,7 @@ func (s *Service) listRefunds(ctx context.Context, scope postgres.Scope, intentI
 		ORDER BY created_at DESC, id DESC
 		LIMIT $6`
 	var list []refund
-	err := s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
 		if _, err := scanIntent(tx.Query(ctx, selectIntent, intentID)); err != nil {
 			return err
 		}

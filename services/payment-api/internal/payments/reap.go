@@ -28,7 +28,7 @@ func (s *Service) reap(ctx context.Context, beat Heartbeat) (more bool, err erro
 	}
 	for _, ref := range expired {
 		beat.Tick()
-		err := s.inTenant(ctx, ref.Scope, func(tx postgres.Tx) error {
+		err := s.inTenant(ctx, ref.Scope, func(ctx context.Context, tx postgres.Tx) error {
 			_, err := idempotency.RemoveExpired(ctx, tx, ref.Scope, ref.Key)
 			return err
 		})

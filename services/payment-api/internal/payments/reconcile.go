@@ -173,7 +173,7 @@ func (s *Service) lease(ctx context.Context, scope postgres.Scope, attemptID, ch
 		           WHERE c.id = payment_attempts.charge_attempt_id) AS charge_reference`
 	// Two calls to the gateway and a transaction.
 	length := 2*s.config.GatewayTimeout + txTimeout
-	err = s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+	err = s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
 		rows, err := tx.Query(ctx, query, attemptID, checker, length, s.config.VisibilityDelay)
 		if err != nil {
 			return err
@@ -254,7 +254,7 @@ func (s *Service) giveBack(ctx context.Context, scope postgres.Scope, l leased, 
 	if after == 0 {
 		counted = 0
 	}
-	err := s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
 		_, err := tx.Exec(ctx, query, l.ID, checker, counted, after)
 		return err
 	})

@@ -30,7 +30,7 @@ func (s *Service) refundIntent(ctx context.Context, run run, intentID, refundID 
 	var a attempt
 	var charge chargeOf
 	var refusal *idempotency.Response
-	err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
 		refusal = nil
 		batch := &pgx.Batch{}
 		progress := idempotency.Progress{PaymentIntentID: intentID, RefundID: refundID, AttemptID: run.attemptID}

@@ -162,7 +162,9 @@ const (
 
 // inTenant runs fn in a transaction of the tenant. A commit whose answer was lost is read back by running fn again:
 // every fn recognizes its own work, by the key's owner or by the guard on the attempt.
-func (s *Service) inTenant(ctx context.Context, scope postgres.Scope, fn func(tx postgres.Tx) error) error {
+//
+// fn works with the context that it is given, which ends with the transaction's time.
+func (s *Service) inTenant(ctx context.Context, scope postgres.Scope, fn txFunc) error {
 	err := s.once(ctx, scope, fn)
 	if !errors.Is(err, postgres.ErrCommitUnknown) {
 		return err
@@ -180,10 +182,12 @@ func (s *Service) inTenant(ctx context.Context, scope postgres.Scope, fn func(tx
 	return err
 }
 
-func (s *Service) once(ctx context.Context, scope postgres.Scope, fn func(tx postgres.Tx) error) error {
+type txFunc func(ctx context.Context, tx postgres.Tx) error
+
+func (s *Service) once(ctx context.Context, scope postgres.Scope, fn txFunc) error {
 	ctx, cancel := context.WithTimeout(ctx, txTimeout)
 	defer cancel()
-	return postgres.InTenant(ctx, s.pool, scope, fn)
+	return postgres.InTenant(ctx, s.pool, scope, func(tx postgres.Tx) error { return fn(ctx, tx) })
 }
 
 // MapError turns the errors of this package into problems; nil for what it does not know.

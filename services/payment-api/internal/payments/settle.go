@@ -39,7 +39,7 @@ var errSettled = errors.New("the attempt is settled already")
 // faster, the settlement says how things stand. Locks: key, intent, refund, attempt.
 func (s *Service) settle(ctx context.Context, scope postgres.Scope, a attempt, v verdict, checker *uuid.UUID) (settlement, error) {
 	var settled settlement
-	err := s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
 		var err error
 		settled, err = s.settleIn(ctx, tx, scope, a, v, checker)
 		return err
@@ -264,7 +264,7 @@ const (
 // after it is at least as new.
 func (s *Service) standing(ctx context.Context, scope postgres.Scope, a attempt) (settlement, error) {
 	var now settlement
-	err := s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
 		batch := &pgx.Batch{}
 		batch.Queue(selectAttempt, a.ID)
 		batch.Queue(selectIntent, a.PaymentIntentID)
@@ -300,7 +300,7 @@ func (s *Service) answerStanding(ctx context.Context, run run, a attempt) (answe
 	}
 	var record idempotency.Record
 	var found bool
-	err = s.inTenant(ctx, run.Scope, func(tx postgres.Tx) error {
+	err = s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
 		var err error
 		record, found, err = idempotency.Read(ctx, tx, run.Scope, run.Key)
 		return err
@@ -322,7 +322,7 @@ func (s *Service) resumeAttempt(ctx context.Context, run run, record idempotency
 		return answer{}, errMoved
 	}
 	var a attempt
-	err := s.inTenant(ctx, run.Scope, func(tx postgres.Tx) error {
+	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
 		var err error
 		a, err = scanAttempt(tx.Query(ctx, selectAttempt, *record.AttemptID))
 		return err
@@ -358,7 +358,7 @@ func (s *Service) chargeReference(ctx context.Context, scope postgres.Scope, a a
 	if a.ChargeAttemptID == nil {
 		return nil, nil
 	}
-	err = s.inTenant(ctx, scope, func(tx postgres.Tx) error {
+	err = s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
 		const query = `SELECT gateway_reference FROM apipay.payment_attempts WHERE id = $1`
 		return tx.QueryRow(ctx, query, *a.ChargeAttemptID).Scan(&reference)
 	})

@@ -206,6 +206,8 @@ func (c caller) do(ctx context.Context, method, path string, body []byte) (answe
 	if err != nil {
 		return answer{}, err
 	}
+	// On a connection of its own: net/http sends a request with an Idempotency-Key again when a kept one breaks.
+	request.Close = true
 	request.Header.Set("X-Test-Tenant", c.tenant.String())
 	if len(body) > 0 {
 		request.Header.Set("Content-Type", "application/json")
