@@ -88,7 +88,7 @@ func firstIDOf(t time.Time) (u uuid.UUID) {
 	const most = 1<<48 - 1
 	ms := min(max(t.UnixMilli(), 0), most)
 	for i := range 6 {
-		u[i] = byte(ms >> (40 - 8*i))
+		u[i] = byte(ms >> (40 - 8*i)) //nolint:gosec // one byte of 48 bits
 	}
 	return u
 }

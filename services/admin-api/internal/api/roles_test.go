@@ -6,7 +6,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/oauth2-proxy/mockoidc"
 	"github.com/stretchr/testify/require"
 
 	"apipay.io/hub/pkg/apikey"
@@ -128,6 +131,36 @@ func TestAuthentication(t *testing.T) {
 	page := b.do(t, "", http.MethodGet, "/", nil)
 	require.Equal(t, http.StatusOK, page.status)
 	require.Contains(t, page.raw, "/admin/v1")
+}
+
+// Tokens of OpenID Connect: a genuine one works, one without a role is forbidden, and an issuer that is away is a 503
+// for what only it can judge.
+func TestAuthentication_OIDC(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server, err := mockoidc.Run()
+	require.NoError(t, err)
+	sign := func(role string) string {
+		token, err := server.Keypair.SignJWT(jwt.MapClaims{
+			"iss": server.Issuer(), "aud": "apipay-admin", "sub": "00u1", "role": role, "tenants": []string{tenantText(b.a)},
+			"exp": time.Now().Add(time.Hour).Unix(),
+		})
+		require.NoError(t, err)
+		return token
+	}
+	pool := b.db.Pool(t, b.db.Admin)
+	b.url = b.serve(t, pool, server.Issuer())
+	b.ok(t, sign("admin"), 201, http.MethodPost, keysPath(tenantText(b.a)), map[string]any{"livemode": false})
+	require.Equal(t, "oidc:00u1", b.lastAudit(t).Actor)
+	b.problem(t, sign("admin"), 404, "not_found", http.MethodPost, keysPath(tenantText(b.b)), map[string]any{"livemode": false})
+	b.problem(t, sign("nobody"), 403, "forbidden", http.MethodGet, "/admin/v1/tenants", nil)
+	b.ok(t, viewerToken, 200, http.MethodGet, "/admin/v1/tenants", nil)
+	issuer := server.Issuer()
+	require.NoError(t, server.Shutdown())
+	b.url = b.serve(t, pool, issuer)
+	b.problem(t, sign("admin"), 503, "service_unavailable", http.MethodGet, "/admin/v1/tenants", nil)
+	b.problem(t, "unknown", 401, "authentication_failed", http.MethodGet, "/admin/v1/tenants", nil)
+	b.ok(t, viewerToken, 200, http.MethodGet, "/admin/v1/tenants", nil)
 }
 
 // B77, B78, B21, B33: whatever a query carries is a precise 400, or a filter that matches literally.

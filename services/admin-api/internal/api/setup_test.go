@@ -60,11 +60,11 @@ func setup(t *testing.T) *testBundle {
 	b := &testBundle{db: db, worker: db.Pool(t, db.Worker), owner: db.Pool(t, db.Owner), log: &logBuffer{}, a: id.New(), b: id.New()}
 	_, err := b.owner.Exec(t.Context(), `INSERT INTO apipay.tenants (id, name) VALUES ($1, 'A'), ($2, 'B')`, b.a, b.b)
 	require.NoError(t, err)
-	b.url = b.serve(t, db.Pool(t, db.Admin))
+	b.url = b.serve(t, db.Pool(t, db.Admin), "")
 	return b
 }
 
-func (b *testBundle) serve(t *testing.T, pool *pgxpool.Pool) string {
+func (b *testBundle) serve(t *testing.T, pool *pgxpool.Pool, issuer string) string {
 	t.Helper()
 	onlyA := []string{id.Format(id.Tenant, b.a)}
 	entries := []map[string]any{
@@ -80,7 +80,10 @@ func (b *testBundle) serve(t *testing.T, pool *pgxpool.Pool) string {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	logger := slog.New(slog.NewJSONHandler(b.log, nil))
-	members, err := staff.New(staff.Options{TokensFile: path, Logger: logger, Loop: ops.NewHealth().Loop("tokens", time.Minute)})
+	members, err := staff.New(staff.Options{
+		TokensFile: path, Issuer: issuer, Audience: "apipay-admin", RoleClaim: "role",
+		Logger: logger, Loop: ops.NewHealth().Loop("tokens", time.Minute),
+	})
 	require.NoError(t, err)
 	cursors, err := httpapi.NewCursors([]byte("a key of thirty-two bytes for it"))
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	pool := b.db.Pool(t, strings.Replace(b.db.Admin, b.db.Name, b.db.Name+"_gone", 1))
-	b.url = b.serve(t, pool)
+	b.url = b.serve(t, pool, "")
 	got := b.problem(t, viewerToken, 503, "service_unavailable", http.MethodGet, "/admin/v1/tenants", nil)
 	require.NotContains(t, got.raw, b.db.Name)
 	require.NotContains(t, got.raw, "apipay_admin")
