@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -108,6 +109,8 @@ func standInDevstack(ctx context.Context) error {
 
 var nextOffset atomic.Int32
 
+const holdPort = 8099
+
 // setup is a stack of its own: a folder, programs, and ports that nobody uses.
 func setup(t *testing.T) Config {
 	t.Helper()
@@ -128,9 +131,16 @@ func setup(t *testing.T) Config {
 	for {
 		cfg.PortOffset = 6000 + 100*int(nextOffset.Add(1))
 		require.LessOrEqual(t, cfg.PortOffset, maxPortOffset, "no free ports")
+		// A port that no stack uses is this test's hold on the offset: other runs of these tests choose theirs at the same time.
+		hold, err := net.Listen("tcp", address(holdPort+cfg.PortOffset))
+		if err != nil {
+			continue
+		}
 		if cfg.checkPorts() == nil {
+			t.Cleanup(func() { hold.Close() })
 			break
 		}
+		hold.Close()
 	}
 	t.Cleanup(func() {
 		require.NoError(t, Clean(cfg, io.Discard))
