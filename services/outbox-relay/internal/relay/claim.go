@@ -123,7 +123,7 @@ func (r *Relay) claim(ctx context.Context, conn *pgxpool.Conn, held []*laneState
 		return nil, fmt.Errorf("claiming events: %w", err)
 	}
 	var n int32
-	var seq int64
+	var seq, highest int64
 	var next event
 	var traceparent *string
 	targets := []any{&n, &seq, &next.id, &next.tenantID, &next.kind, &next.payload, &traceparent}
@@ -136,6 +136,7 @@ func (r *Relay) claim(ctx context.Context, conn *pgxpool.Conn, held []*laneState
 		if traceparent != nil {
 			next.traceparent = *traceparent
 		}
+		highest = max(highest, seq)
 		b := batches[n-1]
 		b.events = append(b.events, next)
 		b.bytes += len(next.payload) + recordOverhead
@@ -143,7 +144,7 @@ func (r *Relay) claim(ctx context.Context, conn *pgxpool.Conn, held []*laneState
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("claiming events: %w", err)
 	}
-	r.floors.saw(seq)
+	r.floors.saw(highest)
 	for i, b := range batches {
 		// A claim that the next event might have overfilled counts as full too: an empty claim is cheap.
 		b.full = len(b.events) == int(limits[i]) || b.bytes > maxBatchBytes/2

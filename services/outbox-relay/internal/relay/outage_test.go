@@ -2,11 +2,15 @@ package relay
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -241,4 +245,50 @@ func TestUnreachableAddress(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("it does not stop")
 	}
+}
+
+// TestPartitionsRaised: a count that grows under a running relay is said loudly and followed.
+func TestPartitionsRaised(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.newRelay()
+	said := &sayings{}
+	r.log = slog.New(slog.NewTextHandler(said, nil))
+	run(t, r)
+	first := b.insertOne(topic, uuid.New(), []byte("{}"))
+	eventually(t, 5*time.Second, "it works", func() bool { return b.isPublished(first) })
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	client := kafka.Client{Addr: kafka.TCP(b.kafka.addrs...), Transport: transport}
+	response, err := client.CreatePartitions(t.Context(), &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: 32}}})
+	require.NoError(t, err)
+	require.NoError(t, response.Errors[topic])
+	eventually(t, 2*refreshInterval, "it says so", func() bool { return said.contain("topic.partitions_changed") })
+	tenant := uuid.New()
+	for outbox.Lane(tenant)%32 < 16 {
+		tenant = uuid.New()
+	}
+	second := b.insertOne(topic, tenant, []byte("{}"))
+	eventually(t, 5*time.Second, "it uses them", func() bool { return b.isPublished(second) })
+	var partition int
+	require.NoError(t, b.owner.QueryRow(t.Context(), `SELECT kafka_partition FROM apipay.outbox_events WHERE id = $1`, second).Scan(&partition))
+	require.Equal(t, int(outbox.Lane(tenant)%32), partition)
+}
+
+// sayings are log lines.
+type sayings struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *sayings) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *sayings) contain(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), what)
 }

@@ -33,8 +33,8 @@ var Needs = []postgres.Need{{
 
 const (
 	workers = 2
-	// Connections is the size of the relay's pool: one per worker, one for scans, one for everything else.
-	Connections = workers + 2
+	// Connections is the size of the relay's pool: the workers, the measurements, retention, the readiness probe.
+	Connections = workers + 3
 	// loopSilence is above the longest turn.
 	loopSilence = time.Minute
 	// drainLimit is how long a turn in flight may go on after SIGTERM: a little more than its produce deadline.
