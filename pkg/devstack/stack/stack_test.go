@@ -129,7 +129,7 @@ func setup(t *testing.T) Config {
 		require.NoError(t, os.Symlink(program, cfg.program(name)))
 	}
 	for {
-		cfg.PortOffset = 6000 + 100*int(nextOffset.Add(1))
+		cfg.PortOffset = 7000 + 100*int(nextOffset.Add(1))
 		require.LessOrEqual(t, cfg.PortOffset, maxPortOffset, "no free ports")
 		// A port that no stack uses is this test's hold on the offset: other runs of these tests choose theirs at the same time.
 		hold, err := net.Listen("tcp", address(holdPort+cfg.PortOffset))
