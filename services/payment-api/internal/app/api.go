@@ -99,6 +99,9 @@ func gateways(cfg Config, pool *pgxpool.Pool) map[bool]gateway.Gateway {
 // Handler serves the API.
 func (a *API) Handler() http.Handler { return a.echo }
 
+// Routes are what the handler serves.
+func (a *API) Routes() []*echo.Route { return a.echo.Routes() }
+
 // Loops are the actors that run beside the handler.
 func (a *API) Loops() []func(context.Context) error { return a.loops }
 

@@ -61,15 +61,21 @@ func setup(t *testing.T, environ ...string) *testBundle {
 // replica starts another instance of the service on the same database.
 func (b *testBundle) replica(t *testing.T, environ ...string) string {
 	t.Helper()
+	api := newAPI(t, b, environ...)
+	stopped := runLoops(t, api)
+	server := httptest.NewServer(apidoctest.Handler(t, api.Handler()))
+	t.Cleanup(func() { server.Close(); stopped() })
+	return server.URL
+}
+
+func newAPI(t *testing.T, b *testBundle, environ ...string) *app.API {
+	t.Helper()
 	environ = append([]string{"APIPAY_DATABASE_URL=" + b.db.App, "APIPAY_SECRETS_KEYSET=" + testKeyset}, environ...)
 	cfg, err := config.Load[app.Config](environ)
 	require.NoError(t, err)
 	api, err := app.New(cfg, b.db.Pool(t, cfg.DatabaseURL), ops.NewHealth(), slog.New(slog.NewJSONHandler(b.logs, nil)))
 	require.NoError(t, err)
-	stopped := runLoops(t, api)
-	server := httptest.NewServer(apidoctest.Handler(t, api.Handler()))
-	t.Cleanup(func() { server.Close(); stopped() })
-	return server.URL
+	return api
 }
 
 // runLoops runs the service's loops; the answer stops them and waits.

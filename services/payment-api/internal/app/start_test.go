@@ -30,7 +30,12 @@ type process struct {
 // start runs the service on free ports until it is ready. It is stopped when the test ends.
 func start(t *testing.T, b *testBundle, environ ...string) *process {
 	t.Helper()
-	p := &process{logs: &syncBuffer{}, ended: make(chan error, 1)}
+	return startWith(t, b, &syncBuffer{}, environ...)
+}
+
+func startWith(t *testing.T, b *testBundle, logs *syncBuffer, environ ...string) *process {
+	t.Helper()
+	p := &process{logs: logs, ended: make(chan error, 1)}
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	environ = append([]string{"APIPAY_DATABASE_URL=" + b.db.App, "APIPAY_SECRETS_KEYSET=" + testKeyset,
