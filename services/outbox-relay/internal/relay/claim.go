@@ -76,7 +76,7 @@ const claimLanes = `
 
 // statements decide who may take what, and in which order. They are a field of Relay, so that the tests can
 // show that they would notice wrong ones.
-type statements struct{ lock, claim string }
+type statements struct{ lock, claim, writers string }
 
 // lock begins the turn's transaction and answers which of the lanes it holds.
 func (r *Relay) lock(ctx context.Context, conn *pgxpool.Conn, lanes []*laneState) (held []*laneState, err error) {

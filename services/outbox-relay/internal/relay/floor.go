@@ -136,7 +136,7 @@ const listWriters = `
 func (r *Relay) outboxWriters(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(quiet(ctx), statementTimeout)
 	defer cancel()
-	rows, err := r.pool.Query(ctx, listWriters)
+	rows, err := r.pool.Query(ctx, r.statements.writers)
 	if err != nil {
 		return nil, fmt.Errorf("listing the outbox's writers: %w", err)
 	}

@@ -60,6 +60,13 @@ func TestMutants(t *testing.T) {
 			},
 		},
 		{
+			name: "BoundsThatAwaitNobody", oracle: []string{"L", "O1"},
+			mutate: func(r *Relay) {
+				r.floors.slow, r.watchEvery = -time.Hour, 5*time.Millisecond
+				r.statements.writers = `SELECT '' WHERE false`
+			},
+		},
+		{
 			name: "AcksNone", oracle: []string{"L", "O1"},
 			mutate: func(r *Relay) { r.producer = careless{r.producer} },
 			during: func(w *world) {

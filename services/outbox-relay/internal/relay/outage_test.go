@@ -263,7 +263,8 @@ func TestPartitionsRaised(t *testing.T) {
 	response, err := client.CreatePartitions(t.Context(), &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: 32}}})
 	require.NoError(t, err)
 	require.NoError(t, response.Errors[topic])
-	eventually(t, 2*refreshInterval, "it says so", func() bool { return said.contain("topic.partitions_changed") })
+	r.gate.poke()
+	eventually(t, 5*time.Second, "it says so", func() bool { return said.contain("topic.partitions_changed") })
 	tenant := uuid.New()
 	for outbox.Lane(tenant)%32 < 16 {
 		tenant = uuid.New()

@@ -83,7 +83,7 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		batch:        config.Batch,
 		retention:    config.Retention,
 		createTopics: config.CreateTopics,
-		statements:   statements{lock: lockLanes, claim: claimLanes},
+		statements:   statements{lock: lockLanes, claim: claimLanes, writers: listWriters},
 		workers:      workers,
 		drainLimit:   drainLimit,
 		board:        newBoard(),
