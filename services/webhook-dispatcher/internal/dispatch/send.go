@@ -58,7 +58,9 @@ func (d *Dispatcher) send(ctx context.Context, c *claimed) {
 		})
 	}
 	d.tell(ctx, span, a)
-	d.work.end(c)
+	if a.result.Succeeded() {
+		d.work.end(c)
+	}
 	if a.result.Ours {
 		d.work.rest(c.EndpointID, time.Now().Add(hold))
 	}

@@ -55,9 +55,9 @@ type endpointWork struct {
 	// added counts what was added of each priority, to notice what came during a claim.
 	added   [2]int
 	blocked time.Time
-	// inHand are POSTs in flight or being claimed.
+	// inHand are POSTs being claimed, in flight, or failed and not yet recorded.
 	inHand int
-	// ended are the leases of POSTs that are over and not yet recorded: they do not count against the endpoint's cap.
+	// ended are the leases of POSTs that succeeded and are not yet recorded: they do not count against the endpoint's cap.
 	ended map[uuid.UUID]bool
 	asked *ask
 }
@@ -209,16 +209,13 @@ func (w *worklist) settle(a *ask, v verdict, now time.Time) {
 	w.signal()
 }
 
-// end says that a POST is over: the endpoint may have the next one, while the slot is kept until the result is recorded.
+// end says that a POST succeeded: the endpoint may have the next one at once, while the slot is kept until the result is
+// recorded. What follows a failure waits for the record, which may open the breaker.
 func (w *worklist) end(c *claimed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.endpoints[c.EndpointID]
-	e.inHand--
-	e.tenant.inHand--
-	if c.Priority == retries {
-		w.retriesInHand--
-	}
+	w.leave(e, c.Priority)
 	e.ended[c.LeaseToken] = true
 	w.signal()
 }
@@ -227,9 +224,21 @@ func (w *worklist) end(c *claimed) {
 func (w *worklist) release(c *claimed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.endpoints[c.EndpointID].ended, c.LeaseToken)
+	e := w.endpoints[c.EndpointID]
+	if !e.ended[c.LeaseToken] {
+		w.leave(e, c.Priority)
+	}
+	delete(e.ended, c.LeaseToken)
 	w.free++
 	w.signal()
+}
+
+func (w *worklist) leave(e *endpointWork, priority int) {
+	e.inHand--
+	e.tenant.inHand--
+	if priority == retries {
+		w.retriesInHand--
+	}
 }
 
 // rest keeps an endpoint from being asked for, for a while.
