@@ -33,7 +33,7 @@ func (s *Service) underKey(ctx context.Context, request idempotency.Request, own
 			if err != nil || !found {
 				return err
 			}
-			return record.Check(request, owner, tx.Now)
+			return nameIntent(record.Check(request, owner, tx.Now), record)
 		})
 		switch {
 		case err != nil:
@@ -49,6 +49,15 @@ func (s *Service) underKey(ctx context.Context, request idempotency.Request, own
 		}
 	}
 	return answer{}, httpapi.New(httpapi.CodeIdempotencyInProgress, "A request with this Idempotency-Key is still running.")
+}
+
+// nameIntent tells a request that has to come back which intent its key stands for.
+func nameIntent(err error, record idempotency.Record) error {
+	problem, ok := errors.AsType[*httpapi.Problem](err)
+	if ok && problem.Code == httpapi.CodeIdempotencyInProgress && record.PaymentIntentID != nil {
+		return withIntentID(problem, *record.PaymentIntentID)
+	}
+	return err
 }
 
 // errMoved says that the record of the key is no longer what was read.

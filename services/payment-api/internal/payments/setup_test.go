@@ -58,6 +58,11 @@ func withGateway(gw func(gateway.Gateway) gateway.Gateway) option {
 	return func(d *payments.Deps) { d.Gateways[false] = gw(d.Gateways[false]) }
 }
 
+// withSandboxOn gives the sandbox a pool of its own.
+func withSandboxOn(pool *pgxpool.Pool) option {
+	return func(d *payments.Deps) { d.Gateways[false] = sandbox.New(pool) }
+}
+
 // withQuickGateway shortens every wait on the gateway, so that a case with an unknown outcome takes a second.
 func withQuickGateway() option {
 	return withConfig(func(c *payments.Config) { c.GatewayTimeout = 700 * time.Millisecond })
@@ -202,7 +207,11 @@ func (c caller) at(server *httptest.Server) caller {
 func (c caller) live() caller { return c.with("X-Test-Livemode", "true") }
 
 func (c caller) do(ctx context.Context, method, path string, body []byte) (answer, error) {
-	request, err := http.NewRequestWithContext(ctx, method, c.server.URL+path, bytes.NewReader(body))
+	return c.doAt(ctx, c.server.URL, method, path, body)
+}
+
+func (c caller) doAt(ctx context.Context, url, method, path string, body []byte) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}

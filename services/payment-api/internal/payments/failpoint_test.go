@@ -1,0 +1,137 @@
+//go:build failpoints
+
+package payments_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/gateway"
+	"apipay.io/hub/services/payment-api/internal/gateway/sandbox"
+	"apipay.io/hub/services/payment-api/internal/payments"
+)
+
+// envVictim makes the test binary the process that dies: it serves the routes on the database named here.
+const envVictim = "PAYMENTS_TEST_VICTIM"
+
+// TestVictim is no test: it is the process that [TestCrashMatrix] kills.
+func TestVictim(t *testing.T) {
+	dsn := os.Getenv(envVictim)
+	if dsn == "" {
+		t.Skip("run by TestCrashMatrix")
+	}
+	pool, err := postgres.Open(dsn, postgres.Options{MaxConns: 4})
+	require.NoError(t, err)
+	cursors, err := httpapi.NewCursors([]byte("0123456789abcdef"))
+	require.NoError(t, err)
+	service := payments.New(payments.Deps{
+		Pool: pool, Gateways: map[bool]gateway.Gateway{false: sandbox.New(pool)}, Cursors: cursors, Config: payments.DefaultConfig(),
+	})
+	e := httpapi.NewEcho(httpapi.Options{Map: service.MapError})
+	service.Routes(e.Group("/v1", (&testBundle{t: t}).authenticate))
+	e.Listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	fmt.Println("listening", e.Listener.Addr())
+	require.NoError(t, e.Start(""))
+}
+
+// victim starts a process that dies at the point, and answers its URL and a wait for its end.
+func (b *testBundle) victim(point string) (url string, wait func() error) {
+	b.t.Helper()
+	command := exec.CommandContext(b.t.Context(), os.Args[0], "-test.run=^TestVictim$")
+	command.Env = append(os.Environ(), envVictim+"="+b.db.App, "APIPAY_FAILPOINTS="+point)
+	out, err := command.StdoutPipe()
+	require.NoError(b.t, err)
+	require.NoError(b.t, command.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if address, ok := strings.CutPrefix(lines.Text(), "listening "); ok {
+			return "http://" + address, command.Wait
+		}
+	}
+	b.t.Fatal("the victim did not start")
+	return "", nil
+}
+
+func TestCrashMatrix(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"after_t1", "gateway_accepted", "before_commit", "after_commit"} {
+		for _, operation := range []string{"create", "confirm", "cancel", "refund"} {
+			if operation == "cancel" && (point == "after_t1" || point == "gateway_accepted") {
+				continue // cancel is one transaction and calls nobody
+			}
+			t.Run(operation+"/"+point, func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				me := b.me()
+				path, body := intents, ""
+				var pi string
+				switch operation {
+				case "create":
+					body = `{"amount":1000,"currency":"EUR","payment_method":"pm_card_visa","confirm":true}`
+				case "confirm":
+					pi = me.created("pm_card_visa")
+					path = confirmPath(pi)
+				case "cancel":
+					pi = me.created("pm_card_visa")
+					path = cancelPath(pi)
+				case "refund":
+					pi = me.paid("1000", "pm_card_visa")
+					path = refundPath(pi)
+				}
+				url, wait := b.victim(point)
+				_, err := me.key("k").doAt(t.Context(), url, http.MethodPost, path, []byte(body))
+				require.Error(t, err, "the process answers nobody any more")
+				require.ErrorContains(t, wait(), "killed")
+
+				// Somebody else goes on: the same key until it has an answer, time passing meanwhile.
+				var last answer
+				for range 6 {
+					last = me.keyed("k", path, body)
+					if last.status < 300 && last.status != http.StatusAccepted {
+						break
+					}
+					require.Contains(t, []int{http.StatusAccepted, http.StatusConflict}, last.status, last.raw)
+					b.travel(40 * time.Second)
+					require.NoError(t, b.service.ReconcileOnce(t.Context()))
+				}
+				require.Less(t, last.status, 300, last.raw)
+				if pi == "" {
+					pi = last.id()
+				}
+				b.settledOnce(operation, pi, last)
+			})
+		}
+	}
+}
+
+// settledOnce holds that the operation took effect exactly once, in the ledger and in what merchants are told.
+func (b *testBundle) settledOnce(operation, pi string, last answer) {
+	b.t.Helper()
+	told := b.told(pi)
+	if operation == "cancel" {
+		require.Equal(b.t, []string{"payment_intent.created", "payment_intent.canceled"}, told)
+		require.Zero(b.t, b.charges(pi))
+		return
+	}
+	require.Equal(b.t, 1, b.charges(pi))
+	require.Equal(b.t, "payment_intent.succeeded", told[len(told)-1])
+	if operation == "refund" {
+		require.Equal(b.t, "succeeded", last.str("status"))
+		require.Equal(b.t, 1, b.count(`SELECT count(*) FROM apipay.sandbox_charges WHERE kind = 'refund' AND status = 'succeeded'`))
+		require.EqualValues(b.t, 1000, b.me().intent(pi).num("amount_refunded"))
+	}
+	require.Equal(b.t, 1, b.count(`SELECT count(*) FROM apipay.payment_intents`))
+	b.contract()
+}
