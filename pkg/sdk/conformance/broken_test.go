@@ -85,7 +85,7 @@ func build(t *testing.T, file, from, to string) string {
 	sdk, err := filepath.Abs("../go")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	arguments := []string{"build", "-o", filepath.Join(dir, "runner")}
+	arguments := []string{"build", "-ldflags=-s -w", "-o", filepath.Join(dir, "runner")}
 	if file != "" {
 		original := filepath.Join(sdk, file)
 		source, err := os.ReadFile(original)

@@ -94,7 +94,7 @@ func TestVectorsNameWhatExists(t *testing.T) {
 
 func start(t *testing.T, answers ...Answer) *Server {
 	t.Helper()
-	s, err := StartServer(ModePlain, answers)
+	s, err := StartServer(t.Context(), ModePlain, answers)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
@@ -165,13 +165,13 @@ func pointer(n int64) *int64 { return &n }
 
 func TestServerModes(t *testing.T) {
 	t.Parallel()
-	refuse, err := StartServer(ModeRefuse, nil)
+	refuse, err := StartServer(t.Context(), ModeRefuse, nil)
 	require.NoError(t, err)
 	t.Cleanup(refuse.Close)
 	_, err = net.DialTimeout("tcp", refuse.listener.Addr().String(), time.Second)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 
-	full, err := StartServer(ModeConnectTimeout, nil)
+	full, err := StartServer(t.Context(), ModeConnectTimeout, nil)
 	require.NoError(t, err)
 	t.Cleanup(full.Close)
 	_, err = net.DialTimeout("tcp", full.listener.Addr().String(), 100*time.Millisecond)

@@ -57,7 +57,7 @@ func judge(ctx context.Context, v Vector, want Expect, runner *Runner) ([]string
 	var server, second *Server
 	if v.Server != nil {
 		var err error
-		if server, second, err = startServers(v.Server); err != nil {
+		if server, second, err = startServers(ctx, v.Server); err != nil {
 			return nil, fmt.Errorf("starting the server: %w", err)
 		}
 		if server != nil {
@@ -137,19 +137,19 @@ func expandExpectation(want, args json.RawMessage) []byte {
 	return out.Want
 }
 
-func startServers(script *Script) (server, second *Server, err error) {
+func startServers(ctx context.Context, script *Script) (server, second *Server, err error) {
 	if script.Mode == ModeUnknownHost {
 		return nil, nil, nil
 	}
 	secondURL := ""
 	if script.Second {
 		tempting := Answer{Status: 200, JSON: json.RawMessage(`{"id":"pi_from_the_other_host","object":"payment_intent"}`)}
-		if second, err = StartServer(ModePlain, []Answer{tempting, tempting, tempting}); err != nil {
+		if second, err = StartServer(ctx, ModePlain, []Answer{tempting, tempting, tempting}); err != nil {
 			return nil, nil, err
 		}
 		secondURL = second.BaseURL()
 	}
-	if server, err = StartServer(script.Mode, nil); err != nil {
+	if server, err = StartServer(ctx, script.Mode, nil); err != nil {
 		return nil, second, err
 	}
 	server.answers = expandAnswers(script.Answers, server.BaseURL(), secondURL)

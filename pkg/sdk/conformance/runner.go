@@ -138,7 +138,8 @@ func (r *Runner) kill() {
 }
 
 func (r *Runner) wait() {
-	for range r.lines { //nolint:revive // the reader must end before Wait closes its pipe
+	for range r.lines {
+		continue // the reader must end before Wait closes its pipe
 	}
 	_ = r.process.Wait()
 	r.process = nil

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -69,23 +70,23 @@ func (r Request) Header(name string) []string {
 }
 
 // StartServer listens on a free port of 127.0.0.1 in the given mode (see Script.Mode) and plays the answers in order.
-func StartServer(mode string, answers []Answer) (*Server, error) {
+func StartServer(ctx context.Context, mode string, answers []Answer) (*Server, error) {
 	s := &Server{answers: answers, open: map[net.Conn]struct{}{}, done: make(chan struct{})}
 	var err error
 	switch mode {
 	case "", ModePlain:
-		s.listener, err = net.Listen("tcp", "127.0.0.1:0")
+		s.listener, err = listen(ctx)
 	case ModeRefuse:
 		// A port that was just free: nobody listens on it while the vector runs.
-		if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err == nil {
+		if s.listener, err = listen(ctx); err == nil {
 			s.listener.Close()
 		}
 		return s, err
 	case ModeConnectTimeout:
-		return s, s.listenFull()
+		return s, s.listenFull(ctx)
 	case ModeTLSSelfSigned, ModeTLSWrongName, ModeTLSExpired:
 		if s.tls, err = badCertificate(mode); err == nil {
-			s.listener, err = net.Listen("tcp", "127.0.0.1:0")
+			s.listener, err = listen(ctx)
 		}
 	default:
 		err = fmt.Errorf("unknown server mode %q", mode)
@@ -95,6 +96,10 @@ func StartServer(mode string, answers []Answer) (*Server, error) {
 	}
 	s.group.Go(s.accept)
 	return s, nil
+}
+
+func listen(ctx context.Context) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
 // BaseURL is where a client reaches the server.
@@ -132,7 +137,7 @@ func (s *Server) Close() {
 
 // listenFull makes a port that never completes a connect: the queue of established connections has room for one, the
 // fillers take it, and Linux then drops every SYN.
-func (s *Server) listenFull() error {
+func (s *Server) listenFull(ctx context.Context) error {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -149,7 +154,7 @@ func (s *Server) listenFull() error {
 		return err
 	}
 	for range 4 {
-		c, err := net.DialTimeout("tcp", s.listener.Addr().String(), 200*time.Millisecond)
+		c, err := (&net.Dialer{Timeout: 200 * time.Millisecond}).DialContext(ctx, "tcp", s.listener.Addr().String())
 		if err != nil {
 			return nil // full
 		}

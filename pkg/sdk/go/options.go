@@ -71,7 +71,7 @@ var reservedHeaders = map[string]bool{
 // WithHeader adds a header to the call. The SDK's own headers cannot be set.
 func WithHeader(name, value string) RequestOption {
 	return func(o *requestOptions) error {
-		if name == "" || strings.Trim(name, tokenCharacters) != "" {
+		if name == "" || strings.Trim(name, headerNameCharacters) != "" {
 			return errors.New("that is not a header's name")
 		}
 		if strings.ContainsAny(value, "\r\n\x00") {
@@ -86,7 +86,8 @@ func WithHeader(name, value string) RequestOption {
 	}
 }
 
-const tokenCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+// headerNameCharacters are those of a token (RFC 9110 §5.6.2).
+const headerNameCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // WithResponse stores what a successful call was answered with.
 func WithResponse(response *Response) RequestOption {

@@ -34,6 +34,7 @@ func run(ctx context.Context) (bool, error) {
 	root := flag.String("sdk", "pkg/sdk", "the folder that holds the SDKs")
 	only := flag.String("only", "", "comma-separated languages; default: all")
 	pattern := flag.String("run", "", "only vectors whose id matches this regular expression")
+	stackFile := flag.String("stack", "", "the stack.json of a running local stack: also pay there end to end, with a lost answer")
 	noBuild := flag.Bool("no-build", false, "start the runners without building them")
 	list := flag.Bool("list", false, "list the vectors and the cases that they come from")
 	show := flag.String("show", "", "print the job line of one vector, for running a runner by hand (without a server)")
@@ -56,9 +57,17 @@ func run(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	var stack *conformance.Stack
+	if *stackFile != "" {
+		read, err := conformance.ReadStack(*stackFile)
+		if err != nil {
+			return false, err
+		}
+		stack = &read
+	}
 	var verdicts []conformance.Verdict
 	for _, language := range languages {
-		results, err := runLanguage(ctx, *root, language, vectors, *noBuild)
+		results, err := runLanguage(ctx, *root, language, vectors, stack, *noBuild)
 		if err != nil {
 			return false, err
 		}
@@ -102,7 +111,7 @@ func chosen(only string) ([]conformance.Language, error) {
 	return picked, nil
 }
 
-func runLanguage(ctx context.Context, root string, language conformance.Language, vectors []conformance.Vector, noBuild bool) ([]conformance.Verdict, error) {
+func runLanguage(ctx context.Context, root string, language conformance.Language, vectors []conformance.Vector, stack *conformance.Stack, noBuild bool) ([]conformance.Verdict, error) {
 	dir, err := filepath.Abs(filepath.Join(root, language.Dir))
 	if err != nil {
 		return nil, err
@@ -124,6 +133,9 @@ func runLanguage(ctx context.Context, root string, language conformance.Language
 				return nil, ctx.Err()
 			}
 			verdicts = append(verdicts, conformance.Judge(ctx, v, language.Name, variant.Name, runner))
+		}
+		if stack != nil {
+			verdicts = append(verdicts, conformance.JudgeLostAnswer(ctx, *stack, language.Name, variant.Name, runner))
 		}
 		runner.Close()
 	}
