@@ -19,7 +19,6 @@ type Verdict struct {
 	Skipped string
 	// Wrong lists what differs; empty means that it passed.
 	Wrong []string
-	Took  time.Duration
 }
 
 // Passed says that everything was as expected.
@@ -33,8 +32,6 @@ func Judge(ctx context.Context, v Vector, language, variant string, runner *Runn
 		verdict.Skipped = skip
 		return verdict
 	}
-	started := time.Now()
-	defer func() { verdict.Took = time.Since(started) }()
 	wrong, err := judge(ctx, v, want, runner)
 	if err != nil {
 		wrong = append(wrong, err.Error())

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -124,6 +125,44 @@ func TestSingleSend(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The same over TLS, with a server that would speak HTTP/2.
+func TestSingleSendTLS(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	var protocol atomic.Value
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protocol.Store(r.Proto)
+		if requests.Add(1) == 1 {
+			_, _ = io.WriteString(w, `{"id":"pi"}`)
+			return
+		}
+		panic(http.ErrAbortHandler) // closes the connection
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	given, _ := server.Client().Transport.(*http.Transport)
+	client, err := New("apk_test_x", WithBaseURL(server.URL), WithTransport(given))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.PaymentIntents.Get(t.Context(), "pi_1"); err != nil {
+		t.Fatal(err)
+	}
+	var e *Error
+	if _, err = client.PaymentIntents.Cancel(t.Context(), "pi_1"); !errors.As(err, &e) || e.Kind != KindConnection || e.IdempotencyKey == "" {
+		t.Fatalf("got %v, want a connection error with its key", err)
+	}
+	// GET: it was sent, so it is not repeated either.
+	if _, err = client.PaymentIntents.Get(t.Context(), "pi_1"); !errors.As(err, &e) || e.Attempts != 1 {
+		t.Fatalf("got %v, want an error after one attempt", err)
+	}
+	if requests.Load() != 3 || protocol.Load() != "HTTP/1.1" {
+		t.Fatalf("%d requests over %v, want 3 over HTTP/1.1", requests.Load(), protocol.Load())
 	}
 }
 
