@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func TestRoutes_AreThoseOfTheDocument(t *testing.T) {
 	var served []string
 	param := regexp.MustCompile(`:(\w+)`)
 	for _, route := range newAPI(t, setup(t)).Routes() {
-		if strings.HasPrefix(route.Path, "/v1/") && route.Method != "HEAD" {
+		if strings.HasPrefix(route.Path, "/v1/") && route.Method != http.MethodHead {
 			served = append(served, route.Method+" "+param.ReplaceAllString(route.Path, "{$1}"))
 		}
 	}
