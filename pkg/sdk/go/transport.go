@@ -67,6 +67,10 @@ func newTransport(given *http.Transport, connectTimeout time.Duration) *http.Tra
 	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
+	if t.TLSClientConfig != nil {
+		// A transport that was used before offers h2 here, and a server that takes the offer is then spoken to in HTTP/1.1.
+		t.TLSClientConfig.NextProtos = []string{"http/1.1"} // Clone has copied the configuration
+	}
 	dial := t.DialContext
 	if dial == nil {
 		dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
