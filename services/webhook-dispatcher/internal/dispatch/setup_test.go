@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
@@ -208,7 +210,11 @@ const eventually = 15 * time.Second
 
 func (b *testBundle) eventually(condition func() bool, what string, args ...any) {
 	b.t.Helper()
-	require.Eventually(b.t, condition, eventually, 10*time.Millisecond, append([]any{what}, args...)...)
+	// Polled here and not by require.Eventually, whose goroutine may not fail the test.
+	for deadline := time.Now().Add(eventually); !condition(); {
+		require.True(b.t, time.Now().Before(deadline), append([]any{what}, args...)...)
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 type deliveryRow struct {
@@ -223,9 +229,14 @@ type deliveryRow struct {
 
 func (b *testBundle) delivery(eventID, endpointID uuid.UUID) (r deliveryRow) {
 	b.t.Helper()
-	b.scan(`SELECT status, attempt_count, extract(epoch FROM next_attempt_at - now())::float8, failure_reason, lease_until, delivered_at, priority
-		FROM apipay.outbound_webhook_deliveries WHERE event_id = $1 AND endpoint_id = $2`, []any{eventID, endpointID},
-		&r.Status, &r.AttemptCount, &r.NextIn, &r.FailureReason, &r.LeaseUntil, &r.DeliveredAt, &r.Priority)
+	rows, err := b.owner.Query(b.t.Context(), `SELECT status, attempt_count, extract(epoch FROM next_attempt_at - now())::float8 AS next_in,
+		failure_reason, lease_until, delivered_at, priority
+		FROM apipay.outbound_webhook_deliveries WHERE event_id = $1 AND endpoint_id = $2`, eventID, endpointID)
+	require.NoError(b.t, err)
+	r, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[deliveryRow])
+	if !errors.Is(err, pgx.ErrNoRows) { // it comes with the event
+		require.NoError(b.t, err)
+	}
 	return r
 }
 
