@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"apipay.io/hub/pkg/id"
@@ -435,5 +436,15 @@ func TestEndpoints_Ping(t *testing.T) {
 		require.Equal(t, payload, a.body)
 		_, err = events.ParseStrict(payload)
 		require.NoError(t, err)
+	}
+	// What was written about it on every topic is as the contract says.
+	rows, err := b.owner.Query(t.Context(), `SELECT payload FROM apipay.outbox_events`)
+	require.NoError(t, err)
+	payloads, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	require.NoError(t, err)
+	require.Len(t, payloads, 5)
+	for _, payload := range payloads {
+		_, err := events.ParseStrict(payload)
+		require.NoError(t, err, string(payload))
 	}
 }

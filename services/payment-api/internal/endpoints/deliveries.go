@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -36,10 +37,9 @@ func (e *Endpoints) deliveries(c echo.Context) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
 	var list []Delivery
 	var lastEvent uuid.UUID
-	err = postgres.InTenant(ctx, e.Pool, principal.Scope, func(tx postgres.Tx) error {
+	err = e.reading(c, func(ctx context.Context, tx postgres.Tx) error {
 		if _, err := find(ctx, tx, endpointID, false); err != nil {
 			return err
 		}

@@ -19,6 +19,9 @@ import (
 	"apipay.io/hub/services/payment-api/internal/idempotency"
 )
 
+// txTimeout bounds one transaction, its wait for a connection included.
+const txTimeout = 10 * time.Second
+
 // Deps is what the package works with.
 type Deps struct {
 	Pool    *pgxpool.Pool

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -22,9 +23,8 @@ func (e *Endpoints) read(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
 	var row endpointRow
-	err = postgres.InTenant(ctx, e.Pool, auth.FromContext(c).Scope, func(tx postgres.Tx) (err error) {
+	err = e.reading(c, func(ctx context.Context, tx postgres.Tx) (err error) {
 		row, err = find(ctx, tx, endpointID, false)
 		return err
 	})
@@ -48,9 +48,8 @@ func (e *Endpoints) list(c echo.Context) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
 	var list []endpointRow
-	err := postgres.InTenant(ctx, e.Pool, principal.Scope, func(tx postgres.Tx) error {
+	err := e.reading(c, func(ctx context.Context, tx postgres.Tx) error {
 		var after any
 		if !position.Time.IsZero() {
 			after = position.Time
@@ -73,6 +72,13 @@ func (e *Endpoints) list(c echo.Context) error {
 		last := list[limit-1]
 		return e.Cursors.Encode(scope, httpapi.Position{Time: last.CreatedAt, ID: last.ID})
 	}))
+}
+
+// reading runs fn in a transaction of the caller's tenant and mode.
+func (e *Endpoints) reading(c echo.Context, fn func(ctx context.Context, tx postgres.Tx) error) error {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), txTimeout)
+	defer cancel()
+	return postgres.InTenant(ctx, e.Pool, auth.FromContext(c).Scope, func(tx postgres.Tx) error { return fn(ctx, tx) })
 }
 
 // cursorScope binds a cursor to the tenant, the mode, the list and its filters.

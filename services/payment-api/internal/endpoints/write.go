@@ -143,6 +143,8 @@ func send(c echo.Context, answer idempotency.Response, replayed bool) error {
 // commit is postgres.InTenant for writes that no later step repairs: when the answer to COMMIT was lost, it asks
 // Postgres what became of the transaction.
 func commit(ctx context.Context, pool *pgxpool.Pool, scope postgres.Scope, fn func(ctx context.Context, tx postgres.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, txTimeout)
+	defer cancel()
 	var transaction string
 	err := postgres.InTenant(ctx, pool, scope, func(tx postgres.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT pg_current_xact_id()::text`).Scan(&transaction); err != nil {

@@ -3,6 +3,7 @@
 package events
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -26,6 +27,9 @@ import (
 // shown is how long an event can be read. The rows are kept longer (APIPAY_RETENTION_OUTBOX), so that no reader meets a
 // week that is being dropped.
 const shown = 30 * 24 * time.Hour
+
+// txTimeout bounds one transaction, its wait for a connection included.
+const txTimeout = 10 * time.Second
 
 // Events serves /v1/events.
 type Events struct {
@@ -59,7 +63,8 @@ func (e *Events) read(c echo.Context) error {
 	if err != nil {
 		return notFound()
 	}
-	ctx := c.Request().Context()
+	ctx, cancel := context.WithTimeout(c.Request().Context(), txTimeout)
+	defer cancel()
 	var payload []byte
 	err = postgres.InTenant(ctx, e.pool, auth.FromContext(c).Scope, func(tx postgres.Tx) error {
 		if id.Time(eventID).Before(tx.Now.Add(-shown)) {
@@ -104,7 +109,8 @@ func (e *Events) list(c echo.Context) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
+	ctx, cancel := context.WithTimeout(c.Request().Context(), txTimeout)
+	defer cancel()
 	var list []eventRow
 	err := postgres.InTenant(ctx, e.pool, principal.Scope, func(tx postgres.Tx) error {
 		low := firstID(tx.Now.Add(-shown))
