@@ -197,7 +197,8 @@ func TestCreate(t *testing.T) {
 			require.Equal(t, pointer, a.body()["errors"].([]any)[0].(map[string]any)["pointer"], a.raw)
 		}
 		send(`"confirm":true`).is(400, "parameter_missing")
-		a := send(`"description":"","payment_method":"x","metadata":{"[":"x"}`).is(422, "parameter_invalid")
+		send(`"description":"","metadata":{"":""}`).is(201)
+		a := send(`"merchant_reference":"","payment_method":"x","metadata":{"[":"x"}`).is(422, "parameter_invalid")
 		require.Len(t, a.body()["errors"], 3, "all of it is told at once")
 	})
 }

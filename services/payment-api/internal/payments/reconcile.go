@@ -154,8 +154,13 @@ func (s *Service) check(ctx context.Context, scope postgres.Scope, attemptID uui
 	if v.status == AttemptUnknown && l.Status == AttemptUnknown {
 		return s.giveBack(ctx, scope, l, checker, checkDelay(l.CheckCount+1))
 	}
-	_, err = s.settle(ctx, scope, l.attempt, v, &checker)
-	return err
+	settled, err := s.settle(ctx, scope, l.attempt, v, &checker)
+	if err != nil {
+		return err
+	}
+	s.log.InfoContext(ctx, "attempt.checked", "attempt", id.Format(id.PaymentAttempt, attemptID), "kind", l.Kind,
+		"outcome", string(settled.attempt.Status), "checks", l.CheckCount+1, "by_hand", l.Resolution != nil)
+	return nil
 }
 
 // lease takes an open attempt for one check: unknown, or started by a request that is gone. Two replicas never ask at

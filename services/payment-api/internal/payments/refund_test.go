@@ -186,6 +186,24 @@ func TestRefund(t *testing.T) {
 		b.contract()
 	})
 
+	t.Run("DeclinedAtOnce", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		me := b.me()
+		pi := me.paid("100", "pm_card_visa")
+		// The gateway has given it back already, on somebody else's word.
+		b.exec(`INSERT INTO apipay.sandbox_charges (attempt_id, tenant_id, livemode, kind, status, amount, currency, payment_method, charge_id)
+			SELECT gen_random_uuid(), tenant_id, livemode, 'refund', 'succeeded', amount, currency, payment_method, attempt_id FROM apipay.sandbox_charges`)
+		a := me.keyed("k", refundPath(pi), "").is(201)
+		require.Equal(t, "failed", a.str("status"))
+		require.Equal(t, "refund_exceeds_charge", a.str("failure_reason"))
+		require.EqualValues(t, 2, a.num("version"))
+		require.Equal(t, a.raw, me.keyed("k", refundPath(pi), "").is(201).raw)
+		require.Equal(t, []string{"refund.created", "refund.failed"}, b.told(a.id()))
+		require.Zero(t, me.intent(pi).num("amount_refunded"))
+		b.contract()
+	})
+
 	t.Run("ALostAnswerIsFoundOut", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

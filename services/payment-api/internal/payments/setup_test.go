@@ -25,6 +25,7 @@ import (
 	"apipay.io/hub/pkg/ops"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/proto/events"
+	"apipay.io/hub/services/payment-api/internal/apidoc/apidoctest"
 	"apipay.io/hub/services/payment-api/internal/auth"
 	"apipay.io/hub/services/payment-api/internal/gateway"
 	"apipay.io/hub/services/payment-api/internal/gateway/sandbox"
@@ -105,7 +106,7 @@ func (b *testBundle) serve(pool *pgxpool.Pool, options ...option) (*payments.Ser
 	service := payments.New(deps)
 	e := httpapi.NewEcho(httpapi.Options{Logger: deps.Log, Map: service.MapError})
 	service.Routes(e.Group("/v1", b.authenticate))
-	server := httptest.NewServer(e)
+	server := httptest.NewServer(apidoctest.Handler(b.t, e))
 	b.t.Cleanup(server.Close)
 	return service, server
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -77,8 +76,8 @@ func (b *createBody) validate(least AmountMin, gw gateway.Gateway) error {
 	if b.Confirm && b.PaymentMethod == nil {
 		f.refuse(httpapi.CodeParameterMissing, "/payment_method", "An intent is confirmed with a payment_method.")
 	}
-	f.text("/description", b.Description, maxDescription, isFreeText)
-	f.text("/merchant_reference", b.MerchantReference, maxMerchantReference, isLineText)
+	f.text("/description", b.Description, 0, maxDescription, isFreeText)
+	f.text("/merchant_reference", b.MerchantReference, 1, maxMerchantReference, isLineText)
 	f.metadata(b.Metadata)
 	if b.Metadata == nil {
 		b.Metadata = map[string]string{}
@@ -97,7 +96,7 @@ func (b *refundBody) validate() error {
 	if b.Amount != nil {
 		f.amount(*b.Amount, 1)
 	}
-	f.text("/reason", b.Reason, maxReason, isFreeText)
+	f.text("/reason", b.Reason, 0, maxReason, isFreeText)
 	f.metadata(b.Metadata)
 	if b.Metadata == nil {
 		b.Metadata = map[string]string{}
@@ -155,12 +154,12 @@ func isPaymentMethod(text string) bool {
 	return true
 }
 
-func (f *fields) text(pointer string, text *string, most int, allowed func(rune) bool) {
+func (f *fields) text(pointer string, text *string, least, most int, allowed func(rune) bool) {
 	if text == nil {
 		return
 	}
-	if n := utf8.RuneCountInString(*text); n < 1 || n > most {
-		f.refuse(httpapi.CodeParameterInvalid, pointer, "The text must have 1 to "+strconv.Itoa(most)+" characters.")
+	if n := utf8.RuneCountInString(*text); n < least || n > most {
+		f.refuse(httpapi.CodeParameterInvalid, pointer, fmt.Sprintf("The text must have %d to %d characters.", least, most))
 		return
 	}
 	for _, r := range *text {
@@ -185,9 +184,9 @@ func (f *fields) metadata(m map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		value := m[name]
 		pointer := "/metadata/" + pointerToken.Replace(name)
-		switch n := utf8.RuneCountInString(name); {
-		case n < 1 || n > maxMetadataName:
-			f.refuse(httpapi.CodeParameterInvalid, pointer, fmt.Sprintf("A key must have 1 to %d characters.", maxMetadataName))
+		switch {
+		case utf8.RuneCountInString(name) > maxMetadataName:
+			f.refuse(httpapi.CodeParameterInvalid, pointer, fmt.Sprintf("A key must have at most %d characters.", maxMetadataName))
 		case strings.ContainsAny(name, "[]"):
 			f.refuse(httpapi.CodeParameterInvalid, pointer, "A key must not contain [ or ].")
 		case utf8.RuneCountInString(value) > maxMetadataValue:
