@@ -71,16 +71,14 @@ func (g *gate) wait() <-chan struct{} {
 	return g.opened
 }
 
-// close shuts the gate and answers whether it was open.
-func (g *gate) close(reason string) bool {
+// close shuts the gate.
+func (g *gate) close(reason string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	wasOpen := g.reason == ""
-	if wasOpen {
+	if g.reason == "" {
 		g.since, g.opened = time.Now(), make(chan struct{})
 	}
 	g.reason = reason
-	return wasOpen
 }
 
 // poke makes the prober look now.

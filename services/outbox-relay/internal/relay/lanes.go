@@ -192,15 +192,19 @@ func (b *board) retryAllNow() {
 	b.wake()
 }
 
-// block says which topics cannot be written at all, and why.
-func (b *board) block(topics map[string]string) {
+// block says which topics cannot be written at all, and why. It answers whether one was released.
+func (b *board) block(topics map[string]string) (released bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for topic := range b.blocked {
+		released = released || topics[topic] == ""
+	}
 	b.blocked = topics
 	b.wake()
+	return released
 }
 
-// failing counts the lanes that are held back by failures.
+// failingLanes counts the lanes that are held back by failures.
 func (b *board) failingLanes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -146,7 +146,6 @@ type recordReader struct {
 	key     field
 	value   field
 	keyText [36]byte
-	eventID []byte
 	headers [4]kafka.Header
 }
 

@@ -60,7 +60,7 @@ func (w *world) write(ctx context.Context, writers int) {
 	var wg sync.WaitGroup
 	for session := range writers {
 		wg.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(session), 1)) //nolint:gosec // a test's load
+			random := rand.New(rand.NewPCG(uint64(session), 1))
 			zipf := rand.NewZipf(random, 1.3, 1, worldTenants-1)
 			for step := 0; ctx.Err() == nil; step++ {
 				w.change(random, w.tenants[zipf.Uint64()], session, step)

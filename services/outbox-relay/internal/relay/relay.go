@@ -225,17 +225,17 @@ func (r *Relay) turn(ctx context.Context, lanes []*laneState, trial bool) error 
 
 // settle marks what was confirmed, and commits or rolls back.
 func (r *Relay) settle(ctx context.Context, conn *pgxpool.Conn, results []result, byState map[*laneState]*outcome) error {
-	any := false
+	anything := false
 	for i := range results {
 		res := &results[i]
 		o := byState[res.batch.state]
 		o.published = len(res.confirmed) > 0
-		any = any || o.published || len(res.parked) > 0
+		anything = anything || o.published || len(res.parked) > 0
 		if res.err != nil && ctx.Err() == nil {
 			r.refused(ctx, res, o)
 		}
 	}
-	if !any {
+	if !anything {
 		rollback(ctx, conn)
 		return nil
 	}

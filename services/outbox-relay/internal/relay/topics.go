@@ -229,7 +229,10 @@ func (r *Relay) see(ctx context.Context, found map[string]kafka.Topic) (map[stri
 			"oldest_pending_seconds", r.metrics.oldest(c.topic),
 			"consequence", "events that were pending or unread at the change may be read out of order: raise the count only with an empty outbox")
 	}
-	r.board.block(blocked)
+	if r.board.block(blocked) {
+		// The pool still believes that the topic is missing.
+		r.topics.forget()
+	}
 	return blocked, err
 }
 
