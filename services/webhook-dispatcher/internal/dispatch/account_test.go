@@ -160,7 +160,7 @@ func TestRecord_TellsOnce(t *testing.T) {
 		select {
 		case <-healthy:
 		default:
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	endpointID, _ := b.endpoint(rx.URL)

@@ -166,7 +166,7 @@ func TestRetry_ForcedResendFallsBack(t *testing.T) {
 	b := setup(t)
 	rx := newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n > 1 {
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	endpointID, _ := b.endpoint(rx.URL)
@@ -280,7 +280,7 @@ func TestRetry_FanOut(t *testing.T) {
 	b := setup(t)
 	rx := newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n <= 3 {
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	var endpoints []uuid.UUID

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,7 @@ func tallyUp(list []attempt, counted map[uuid.UUID]bool) []*tally {
 			tallies = append(tallies, t)
 		}
 		t.outcomes = append(t.outcomes, outcome{
-			succeeded: a.result.Succeeded(), unreachable: a.result.Class.IsUnreachable(), gone: a.result.StatusCode == 410,
+			succeeded: a.result.Succeeded(), unreachable: a.result.Class.IsUnreachable(), gone: a.result.StatusCode == http.StatusGone,
 		})
 		t.buckets[bucketOf(a.result.Phases.Total)]++
 		if a.result.Succeeded() {

@@ -111,7 +111,7 @@ func (m *metrics) attempted(ctx context.Context, a attempt, outcome string) {
 	m.lag.Record(ctx, max(0, a.startedAt.Sub(a.DueAt)).Seconds())
 }
 
-func (m *metrics) recorded(ctx context.Context, n int, took time.Duration) {
+func (m *metrics) recorded(ctx context.Context, took time.Duration) {
 	m.recordTime.Record(ctx, took.Seconds())
 }
 

@@ -34,7 +34,7 @@ func (d *Dispatcher) quarantine(ctx context.Context, tx postgres.Tx, refusals []
 	batch := &pgx.Batch{}
 	for _, r := range refusals {
 		batch.Queue(insertQuarantined, id.NewAt(tx.Now, 0), r.tenantID, r.record.Topic, r.record.Partition, r.record.Offset,
-			r.record.Key, r.record.Value, encodeHeaders(r.record.Headers), r.reason, fitText(r.detail, maxDetailBytes))
+			r.record.Key, r.record.Value, encodeHeaders(r.record.Headers), r.reason, fitText(r.detail))
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("quarantining records: %w", err)
@@ -55,7 +55,7 @@ type keptHeader struct {
 func encodeHeaders(headers []kafka.Header) []byte {
 	kept := make([]keptHeader, 0, len(headers))
 	for _, h := range headers {
-		kept = append(kept, keptHeader{fitText(h.Key, maxDetailBytes), fitText(string(h.Value), maxDetailBytes)})
+		kept = append(kept, keptHeader{fitText(h.Key), fitText(string(h.Value))})
 	}
 	text, err := json.Marshal(kept)
 	if err != nil {
@@ -64,11 +64,11 @@ func encodeHeaders(headers []kafka.Header) []byte {
 	return text
 }
 
-// fitText makes any bytes fit for a text column.
-func fitText(text string, limit int) string {
+// fitText makes any bytes fit for a text column, cut to a bounded length.
+func fitText(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "")
+	if len(text) > maxDetailBytes {
+		text = strings.ToValidUTF8(text[:maxDetailBytes], "")
 	}
 	return text
 }
@@ -137,7 +137,7 @@ func (d *Dispatcher) replayOne(ctx context.Context, tx postgres.Tx, q quarantine
 		}
 	}
 	if len(refusals) > 0 {
-		_, err := tx.Exec(ctx, refuseReplay, q.ID, refusals[0].reason, fitText(refusals[0].detail, maxDetailBytes))
+		_, err := tx.Exec(ctx, refuseReplay, q.ID, refusals[0].reason, fitText(refusals[0].detail))
 		if err != nil {
 			return nil, fmt.Errorf("refusing a replay: %w", err)
 		}
@@ -156,7 +156,7 @@ func (d *Dispatcher) replayOne(ctx context.Context, tx postgres.Tx, q quarantine
 		if refused == err { //nolint:errorlint // the same error, not one like it
 			return nil, err
 		}
-		if _, err := tx.Exec(ctx, refuseReplay, q.ID, reasonUnprocessable, fitText(refused.Error(), maxDetailBytes)); err != nil {
+		if _, err := tx.Exec(ctx, refuseReplay, q.ID, reasonUnprocessable, fitText(refused.Error())); err != nil {
 			return nil, fmt.Errorf("refusing a replay: %w", err)
 		}
 		return nil, nil

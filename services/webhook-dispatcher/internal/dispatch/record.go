@@ -152,7 +152,7 @@ func (d *Dispatcher) recordOnce(ctx context.Context, batch []attempt) error {
 	for _, a := range back {
 		d.work.add(a.EndpointID, a.TenantID, a.Priority, now.Add(hold))
 	}
-	d.metrics.recorded(ctx, len(batch), now.Sub(started))
+	d.metrics.recorded(ctx, now.Sub(started))
 	return nil
 }
 

@@ -79,7 +79,7 @@ func TestRetry_SucceedsLater(t *testing.T) {
 	b := setup(t)
 	rx := newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 1 {
-			w.WriteHeader(503)
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
 	endpointID, _ := b.endpoint(rx.URL)

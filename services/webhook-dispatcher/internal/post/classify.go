@@ -139,7 +139,7 @@ func retryAfter(response *http.Response, now time.Time) time.Duration {
 	text := strings.TrimSpace(response.Header.Get("Retry-After"))
 	var wait time.Duration
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		wait = time.Duration(seconds) * time.Second //nolint:gosec // 32 bits
+		wait = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(text); err == nil {
 		wait = at.Sub(now)
 	}

@@ -60,6 +60,7 @@ func (c *Client) askTunnel(ctx context.Context, conn net.Conn, to netip.AddrPort
 		}
 		return nil, c.proxyAway(err)
 	}
+	defer response.Body.Close() // that of an answer to CONNECT is empty
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -71,15 +71,15 @@ func (s *dnsServer) answer(query []byte) []byte {
 		return nil
 	}
 	question := message.Questions[0]
-	message.Header.Response, message.Additionals = true, nil
+	message.Response, message.Additionals = true, nil
 	s.mu.Lock()
 	addrs, known := s.names[question.Name.String()]
 	s.mu.Unlock()
 	switch {
 	case s.failing.Load():
-		message.Header.RCode = dnsmessage.RCodeServerFailure
+		message.RCode = dnsmessage.RCodeServerFailure
 	case !known:
-		message.Header.RCode = dnsmessage.RCodeNameError
+		message.RCode = dnsmessage.RCodeNameError
 	}
 	for _, a := range addrs {
 		header := dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET}
