@@ -91,21 +91,25 @@ func (s *Service) reconcile(ctx context.Context, beat Heartbeat) (more bool, err
 	workers := errgroup.Group{}
 	workers.SetLimit(reconcileWorkers)
 	for _, d := range due {
-		if ctx.Err() != nil {
-			break
-		}
 		beat.Tick()
 		workers.Go(func() error {
-			// One attempt that cannot be checked must not keep the others from it.
-			if err := s.check(ctx, d.scope, d.id); err != nil && ctx.Err() == nil {
-				s.log.ErrorContext(ctx, "attempt.check", "error", err.Error())
-			}
+			s.checkOrLog(ctx, d.scope, d.id)
 			return nil
 		})
 	}
 	_ = workers.Wait()
 	beat.Tick()
 	return len(due) == reconcileBatch, nil
+}
+
+// checkOrLog checks one attempt: one that cannot be checked must not keep the others from it.
+func (s *Service) checkOrLog(ctx context.Context, scope postgres.Scope, attemptID uuid.UUID) {
+	if ctx.Err() != nil {
+		return // the process stops
+	}
+	if err := s.check(ctx, scope, attemptID); err != nil && ctx.Err() == nil {
+		s.log.ErrorContext(ctx, "attempt.check", "attempt", id.Format(id.PaymentAttempt, attemptID), "error", err.Error())
+	}
 }
 
 func (s *Service) dueAttempts(ctx context.Context) ([]dueAttempt, error) {

@@ -194,7 +194,7 @@ func declinedProblem(p intent, declineCode, message *string) *httpapi.Problem {
 	}
 	problem := withIntent(httpapi.New(httpapi.CodeCardDeclined, detail), p)
 	if declineCode != nil {
-		problem.WithDeclineCode(*declineCode)
+		problem = problem.WithDeclineCode(*declineCode)
 	}
 	return problem
 }
@@ -208,7 +208,7 @@ func gatewayUnavailable(detail string) *httpapi.Problem {
 func stateProblem(p intent, detail string) *httpapi.Problem {
 	problem := withIntent(httpapi.New(httpapi.CodeInvalidState, detail), p)
 	if p.Status == Processing {
-		problem.WithHeader("Retry-After", "1")
+		problem = problem.WithHeader("Retry-After", "1")
 	}
 	return problem
 }

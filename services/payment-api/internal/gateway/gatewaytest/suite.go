@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/stretchr/testify/require"
+	"github.com/stretchr/testify/require" //nolint:depguard // only tests import this package
 
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
