@@ -38,7 +38,9 @@ var Needs = []postgres.Need{
 	{Table: "webhook_events", Verbs: []postgres.Verb{postgres.Select, postgres.Insert}},
 	{Table: "outbound_webhook_deliveries", Verbs: []postgres.Verb{postgres.Select, postgres.Insert, postgres.Update, postgres.Lock}, Columns: []string{
 		"status", "priority", "trigger", "attempt_count", "next_attempt_at", "lease_token", "lease_until", "lost_leases",
-		"delivered_at", "failed_at", "failure_reason", "updated_at"}},
+		"delivered_at", "failed_at", "failure_reason", "updated_at", "due_since", "recovery_id"}},
+	{Table: "recoveries", Verbs: []postgres.Verb{postgres.Select, postgres.Update, postgres.Lock}, Columns: []string{
+		"status", "matched", "queued", "cursor_event", "cursor_endpoint", "finished_at"}},
 	{Table: "outbound_webhook_attempts", Verbs: []postgres.Verb{postgres.Select, postgres.Insert}},
 	{Table: "quarantined_records", Verbs: []postgres.Verb{postgres.Select, postgres.Insert, postgres.Update, postgres.Lock}, Columns: []string{"replay_requested_at", "replayed_at", "reason", "detail"}},
 	{Table: "outbox_events", Verbs: []postgres.Verb{postgres.Insert}},
@@ -119,6 +121,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.every("rescue", rescueInterval, d.rescue),
 		d.every("sweep", sweepInterval, d.sweep),
 		d.every("replay", replayInterval, d.replay),
+		d.every("recover", recoverInterval, d.recover),
 		d.every("retention", retentionInterval, d.dropOld),
 		d.every("probe", probeInterval, d.probe),
 	)
