@@ -126,7 +126,8 @@ func (r *Relay) claim(ctx context.Context, conn *pgxpool.Conn, held []*laneState
 	var seq, highest int64
 	var next event
 	var traceparent *string
-	targets := []any{&n, &seq, &next.id, &next.tenantID, &next.kind, &next.payload, &traceparent}
+	// As [16]byte pgx reads a uuid's bytes; as uuid.UUID it would go through its text.
+	targets := []any{&n, &seq, (*[16]byte)(&next.id), (*[16]byte)(&next.tenantID), &next.kind, &next.payload, &traceparent}
 	for rows.Next() {
 		next, traceparent = event{}, nil
 		if err := rows.Scan(targets...); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -36,7 +35,7 @@ func mark(ctx context.Context, conn *pgxpool.Conn, results []result) (marked, pa
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	var ids []uuid.UUID
+	var ids [][16]byte
 	var partitions []int32
 	var offsets []int64
 	for _, res := range results {

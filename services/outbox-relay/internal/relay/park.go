@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -17,7 +16,7 @@ const parkRefused = `
 
 // queueParked adds the parking of what the broker refused for itself to the turn's last batch.
 func queueParked(batch *pgx.Batch, results []result, parked *int) {
-	var ids []uuid.UUID
+	var ids [][16]byte
 	var reasons []string
 	for _, res := range results {
 		for _, p := range res.parked {
