@@ -16,7 +16,7 @@ import (
 
 // answer is what came back.
 type answer struct {
-	t      *testing.T
+	t      testing.TB
 	status int
 	header http.Header
 	raw    string

@@ -26,7 +26,7 @@ func (s *Service) handleRead(c echo.Context) error {
 		return err
 	}
 	var p intent
-	ctx := c.Request().Context()
+	ctx := detach(c)
 	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(ctx context.Context, tx postgres.Tx) error {
 		var err error
 		p, err = scanIntent(tx.Query(ctx, selectIntent, intentID))
@@ -47,7 +47,7 @@ func (s *Service) handleReadRefund(c echo.Context) error {
 		return err
 	}
 	var r refund
-	ctx := c.Request().Context()
+	ctx := detach(c)
 	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(ctx context.Context, tx postgres.Tx) error {
 		var err error
 		r, err = scanRefund(tx.Query(ctx, selectRefund, refundID))
@@ -127,7 +127,7 @@ func (s *Service) handleList(c echo.Context) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	rows, err := s.listIntents(c.Request().Context(), scope, filter, position(after, paged), limit+1)
+	rows, err := s.listIntents(detach(c), scope, filter, position(after, paged), limit+1)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (s *Service) handleListRefunds(c echo.Context) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	rows, err := s.listRefunds(c.Request().Context(), scope, intentID, position(after, paged), limit+1)
+	rows, err := s.listRefunds(detach(c), scope, intentID, position(after, paged), limit+1)
 	if err != nil {
 		return err
 	}

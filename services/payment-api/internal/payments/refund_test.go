@@ -99,7 +99,7 @@ func TestRefund(t *testing.T) {
 	t.Run("TwoAtOnceNeverExceed", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		for range 20 {
+		for range rounds(20) {
 			pi := b.me().paid("100", "pm_card_visa")
 			answers := b.inParallel(2, func(int) (answer, error) {
 				return b.me().key(uuid.NewString()).do(t.Context(), http.MethodPost, refundPath(pi), []byte(`{"amount":60}`))

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,9 +36,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what must happen.
 const patience = 15 * time.Second
 
+// rounds is how often a race is run; SOAK_ROUNDS multiplies it.
+func rounds(n int) int {
+	if factor, err := strconv.Atoi(os.Getenv("SOAK_ROUNDS")); err == nil && factor > 0 {
+		return n * factor
+	}
+	return n
+}
+
 // testBundle is one database with the routes served over real HTTP.
 type testBundle struct {
-	t       *testing.T
+	t       testing.TB
 	db      *testdb.DB
 	owner   *pgxpool.Pool
 	pool    *pgxpool.Pool
@@ -68,6 +78,11 @@ func withQuickGateway() option {
 
 func setup(t *testing.T, options ...option) *testBundle {
 	t.Helper()
+	return newBundle(t, options...)
+}
+
+func newBundle(t testing.TB, options ...option) *testBundle {
+	t.Helper()
 	db := testdb.New(t)
 	b := &testBundle{t: t, db: db, owner: db.Pool(t, db.Owner), pool: appPool(t, db, 8), a: id.New(), b: id.New()}
 	for _, tenant := range []uuid.UUID{b.a, b.b} {
@@ -77,7 +92,7 @@ func setup(t *testing.T, options ...option) *testBundle {
 	return b
 }
 
-func appPool(t *testing.T, db *testdb.DB, size int32) *pgxpool.Pool {
+func appPool(t testing.TB, db *testdb.DB, size int32) *pgxpool.Pool {
 	t.Helper()
 	pool, err := postgres.Open(db.App, postgres.Options{MaxConns: size})
 	require.NoError(t, err)
