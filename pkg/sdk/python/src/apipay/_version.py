@@ -1,0 +1,3 @@
+"""The SDK's version, sent in User-Agent."""
+
+__version__ = "1.0.0"
