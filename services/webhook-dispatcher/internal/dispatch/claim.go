@@ -39,7 +39,7 @@ type claimed struct {
 	DueAt       time.Time
 
 	endpoint *gate
-	// claimedAt is the database's time and at the process's, of the same moment or a little before.
+	// claimedAt is the database's time and at the process's, of nearly the same moment.
 	claimedAt time.Time
 	at        time.Time
 }
@@ -116,8 +116,8 @@ func (d *Dispatcher) claimAndSend(ctx, sendCtx context.Context, asks []*ask) err
 func (d *Dispatcher) claim(ctx context.Context, asks []*ask) ([]*claimed, map[uuid.UUID]verdict, error) {
 	var list []*claimed
 	var verdicts map[uuid.UUID]verdict
-	at := time.Now()
 	err := postgres.InWorker(ctx, d.pool, func(tx postgres.Tx) error {
+		at := time.Now()
 		list, verdicts = nil, make(map[uuid.UUID]verdict, len(asks))
 		gates, err := lockGates(ctx, tx, asks)
 		if err != nil {

@@ -376,3 +376,38 @@ func TestWorklist_FirstAttemptsBeforeRetries(t *testing.T) {
 func tenantNumber(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("00000000-0000-7000-8000-%012d", n+1))
 }
+
+// What is held leaves the list: it comes back with the discovery, for as long as rows wait.
+func TestWorklist_ForgetsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorklist(4, 8)
+	w.add(uuid.New(), uuid.New(), firstAttempts, time.Time{})
+	now := time.Now()
+	asks, _ := w.pick(now)
+	require.Len(t, asks, 1)
+	w.settle(asks[0], verdict{held: true}, now)
+	asks, _ = w.pick(now)
+	require.Empty(t, asks)
+	require.Equal(t, 8, w.free)
+	_, _ = w.pick(now.Add(2 * hold))
+	require.Empty(t, w.endpoints)
+	require.Empty(t, w.tenants)
+}
+
+// B3: retries leave half of the slots, however many are due.
+func TestWorklist_RetriesLeaveRoom(t *testing.T) {
+	t.Parallel()
+	w := newWorklist(4, 100)
+	for range 50 {
+		w.add(uuid.New(), uuid.New(), retries, time.Time{})
+	}
+	total := 0
+	for range 5 {
+		asks, _ := w.pick(time.Now())
+		for _, a := range asks {
+			total += a.want
+		}
+	}
+	require.LessOrEqual(t, total, 50)
+	require.GreaterOrEqual(t, w.free, 50)
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"apipay.io/hub/pkg/ops"
 	"apipay.io/hub/proto/events"
 )
 
@@ -75,7 +76,7 @@ func (d *Dispatcher) consume(ctx context.Context) error {
 	fetched := make(chan struct{})
 	go func() {
 		defer close(fetched)
-		d.fetch(fetchCtx, reader, records)
+		d.fetch(fetchCtx, reader, records, loop)
 	}()
 	defer func() {
 		stop()
@@ -125,7 +126,7 @@ func (d *Dispatcher) findTopic(ctx context.Context) error {
 }
 
 // fetch passes records on. Errors are the broker's absence, which the reader mends by itself.
-func (d *Dispatcher) fetch(ctx context.Context, reader *kafka.Reader, records chan<- kafka.Message) {
+func (d *Dispatcher) fetch(ctx context.Context, reader *kafka.Reader, records chan<- kafka.Message, loop *ops.Loop) {
 	told := newTeller(d.log, "fetch")
 	for {
 		record, err := reader.FetchMessage(ctx)
@@ -133,11 +134,13 @@ func (d *Dispatcher) fetch(ctx context.Context, reader *kafka.Reader, records ch
 			return
 		}
 		if told.tell(ctx, err) {
+			loop.Degraded(err.Error())
 			if !pause(ctx, 200*time.Millisecond) {
 				return
 			}
 			continue
 		}
+		loop.Degraded("")
 		select {
 		case records <- record:
 		case <-ctx.Done():

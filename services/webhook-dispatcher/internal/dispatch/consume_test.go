@@ -3,12 +3,15 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
+	"apipay.io/hub/pkg/devstack/broker"
 	"apipay.io/hub/pkg/devstack/testdb"
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/proto/events"
@@ -17,7 +20,12 @@ import (
 // onKafka gives the bundle's dispatchers a broker, and a consumer group of the test's own.
 func (b *testBundle) onKafka() (newDispatcher func() *Dispatcher, produce func(...kafka.Message)) {
 	b.t.Helper()
-	b.config.Brokers = testdb.Brokers(b.t)
+	return b.onBrokers(testdb.Brokers(b.t))
+}
+
+func (b *testBundle) onBrokers(brokers []string) (newDispatcher func() *Dispatcher, produce func(...kafka.Message)) {
+	b.t.Helper()
+	b.config.Brokers = brokers
 	ownGroup := "webhook-dispatcher-" + id.New().String()
 	transport := &kafka.Transport{}
 	writer := &kafka.Writer{Addr: kafka.TCP(b.config.Brokers...), Transport: transport, Topic: events.TopicOutboundWebhooks,
@@ -135,4 +143,30 @@ func TestConsume_DatabaseOutage(t *testing.T) {
 	away(false)
 	b.waitFor(secondID, endpointID, "DELIVERED", 1)
 	require.Zero(t, b.count(`SELECT count(*) FROM apipay.quarantined_records WHERE tenant_id = $1`, b.tenant))
+}
+
+// E3, B74: the broker goes away and comes back; consumption goes on from where it was, by itself. Before it was there at
+// all the dispatcher waited for it.
+func TestConsume_BrokerRestarts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	config := broker.Config{Port: int(netip.MustParseAddrPort(address).Port()), DataDir: t.TempDir()}
+	newDispatcher, produce := b.onBrokers([]string{address})
+	rx := newReceiver(t, nil)
+	endpointID, _ := b.endpoint(rx.URL)
+	b.run(newDispatcher())
+	for range 3 {
+		running, err := broker.Start(config)
+		require.NoError(t, err)
+		record := b.record(b.tenant, succeeded, nil)
+		eventID := idOf(t, record)
+		produce(record)
+		b.waitFor(eventID, endpointID, "DELIVERED", 1)
+		running.Close()
+	}
+	require.Len(t, rx.got(), 3)
 }

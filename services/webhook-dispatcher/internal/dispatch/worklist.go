@@ -126,7 +126,7 @@ func (w *worklist) signal() {
 func (w *worklist) pick(now time.Time) (asks []*ask, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.forgetIdle()
+	w.forgetIdle(now)
 	for priority := firstAttempts; priority <= retries; priority++ {
 		for w.free > 0 && w.round(now, priority, &asks) {
 		}
@@ -199,7 +199,8 @@ func (w *worklist) settle(a *ask, v verdict, now time.Time) {
 	w.take(e, a.priority, v.got-a.want)
 	switch {
 	case v.held:
-		e.blocked = now.Add(hold)
+		// The discovery says again that something waits, for as long as it does.
+		e.due, e.blocked = [2]*time.Time{}, now.Add(hold)
 	case v.busy, v.got == v.room && v.room < a.want:
 		e.blocked = now.Add(recheck)
 	case v.got < a.want && e.added[a.priority] == a.added:
@@ -279,11 +280,11 @@ func (w *worklist) nextDue(now time.Time) time.Duration {
 }
 
 // forgetIdle drops endpoints without work, and tenants without endpoints.
-func (w *worklist) forgetIdle() {
+func (w *worklist) forgetIdle(now time.Time) {
 	for i := 0; i < len(w.tenants); i++ {
 		t := w.tenants[i]
 		t.endpoints = slices.DeleteFunc(t.endpoints, func(e *endpointWork) bool {
-			idle := e.due[0] == nil && e.due[1] == nil && e.inHand == 0 && len(e.ended) == 0
+			idle := e.due[0] == nil && e.due[1] == nil && e.inHand == 0 && len(e.ended) == 0 && !e.blocked.After(now)
 			if idle {
 				delete(w.endpoints, e.id)
 			}
