@@ -32,8 +32,8 @@ func FuzzPost(f *testing.F) {
 			return
 		}
 		// pm_gateway_unavailable is the one input whose right answer is 503.
-		if a.status >= 500 && !(a.status == 503 && strings.Contains(a.raw, "gateway_unavailable")) {
-			t.Fatalf("%d %s", a.status, a.raw)
+		if !strings.Contains(body, "pm_gateway_unavailable") {
+			require.Less(t, a.status, 500, a.raw)
 		}
 		if a.status < 300 {
 			require.NotContains(t, a.raw, `\u0000`)

@@ -2,16 +2,18 @@ package payments_test
 
 import (
 	"bytes"
-	"errors"
-	"io"
+	"context"
 	"net"
+	"net/http"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/gateway"
 )
 
 // cutter is a proxy in front of Postgres that cuts the connection when the n-th COMMIT from now passes: before it
@@ -22,6 +24,10 @@ type cutter struct {
 	target   string
 	after    bool
 	commits  atomic.Int64
+
+	mu    sync.Mutex
+	down  bool
+	conns []net.Conn
 }
 
 // newCutter answers the proxy and the DSN that leads through it.
@@ -48,11 +54,37 @@ func (c *cutter) arm(n int64) {
 	c.commits.Store(n)
 }
 
+// setDown ends every connection and lets no new one in, until it is set back.
+func (c *cutter) setDown(down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = down
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
+}
+
+// admit remembers a connection, or ends it while the database is away.
+func (c *cutter) admit(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		_ = conn.Close()
+		return false
+	}
+	c.conns = append(c.conns, conn)
+	return true
+}
+
 func (c *cutter) accept() {
 	for {
 		client, err := c.listener.Accept()
 		if err != nil {
 			return
+		}
+		if !c.admit(client) {
+			continue
 		}
 		server, err := net.Dial("tcp", c.target)
 		if err != nil {
@@ -96,9 +128,6 @@ func (c *cutter) downstream(client, server net.Conn, cut chan struct{}) {
 		default:
 		}
 		if _, werr := client.Write(buffer[:n]); werr != nil || err != nil {
-			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-				c.t.Logf("proxy: %v", err)
-			}
 			return
 		}
 	}
@@ -153,4 +182,42 @@ func TestLostCommit(t *testing.T) {
 			b.contract()
 		})
 	}
+}
+
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cut, dsn := newCutter(t, b.db.App, true)
+	pool, err := postgres.Open(dsn, postgres.Options{MaxConns: 4})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	var gw *holding
+	service, server := b.serve(pool, withSandboxOn(b.pool), withGateway(func(inner gateway.Gateway) gateway.Gateway {
+		gw = newHolding(inner)
+		return gw
+	}))
+	b.reconciling(service)
+	me := b.me().at(server)
+	pi := me.created("pm_card_visa")
+	done := make(chan answer, 1)
+	go func() {
+		a, _ := me.key("k").do(context.Background(), http.MethodPost, confirmPath(pi), nil)
+		done <- a
+	}()
+	<-gw.arrived
+	cut.setDown(true)
+	// The gateway has charged; its answer comes while nothing can be written.
+	close(gw.letGo)
+	me.get(intents+"/"+pi).is(503, "service_unavailable")
+	a := me.keyed("other", intents, `{"amount":1000,"currency":"EUR"}`).is(503, "service_unavailable")
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+	cut.setDown(false)
+	require.Equal(t, "succeeded", (<-done).is(200).str("status"))
+	me.keyed("other", intents, `{"amount":1000,"currency":"EUR"}`).is(201)
+	require.Equal(t, 1, b.charges(pi))
+	// The loops go on by themselves, too.
+	left := me.post(intents, `{"amount":1000,"currency":"EUR","payment_method":"pm_card_visa"}`).is(201).id()
+	_, lost := b.serve(b.pool, withGateway(func(inner gateway.Gateway) gateway.Gateway { return mute{inner} }))
+	b.me().at(lost).post(confirmPath(left), "").is(202)
+	me.becomes(left, "succeeded")
 }
