@@ -65,20 +65,10 @@ func run(ctx context.Context) error {
 		}
 		return nil
 	})
-	context.AfterFunc(ctx, health.Drain)
 	dispatcher, err := dispatch.New(cfg, pool, health, log)
 	if err != nil {
 		return err
 	}
 	log.InfoContext(ctx, "service.started", "ops_addr", listener.Addr().String())
-	// The probes answer until the drain is over.
-	opsCtx, stopOps := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopOps()
-	return ops.Group(ctx,
-		func(ctx context.Context) error {
-			defer stopOps()
-			return dispatcher.Run(ctx)
-		},
-		func(context.Context) error { return ops.ServeOps(opsCtx, listener, health, telemetry.Registry) },
-	)
+	return ops.Serve(ctx, listener, health, telemetry.Registry, dispatcher.Run)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,4 +77,47 @@ func benchmarkDispatch(b *testing.B, endpoints int) {
 	b.ReportMetric(float64(b.N)/took.Seconds(), "deliveries/s")
 	b.ReportMetric(float64(after-before)/float64(b.N), "commits/delivery")
 	b.ReportMetric(float64(received.Load())/float64(b.N), "posts/delivery")
+}
+
+// BenchmarkClaim measures one claim over a table that holds far more than what is due (E8): most rows delivered, a tenth
+// waiting, of 100 endpoints.
+func BenchmarkClaim(b *testing.B) {
+	const rows = 500_000
+	bundle := setup(b)
+	bundle.config.EndpointConcurrency = 64
+	ids := make([]uuid.UUID, 100)
+	for i := range ids {
+		ids[i], _ = bundle.endpoint("https://receiver.example/")
+	}
+	bundle.exec(`WITH e AS MATERIALIZED (
+		    SELECT apipay.uuid7_beside(apipay.uuid7_floor(now() - n * interval '1 millisecond')) AS event_id, n FROM generate_series(1, $2::int) n
+		), w AS (
+		    INSERT INTO apipay.webhook_events (event_id, tenant_id, livemode, type, body, kafka_topic, kafka_partition, kafka_offset, endpoints_matched, event_created_at)
+		    SELECT event_id, $1, false, 'ping', convert_to(repeat('x', 1024), 'UTF8'), 't', 0, n, 1, now() FROM e
+		)
+		INSERT INTO apipay.outbound_webhook_deliveries (event_id, endpoint_id, id, tenant_id, livemode, event_type, status, next_attempt_at, delivered_at)
+		SELECT event_id, ($3::uuid[])[1 + n % 100], gen_random_uuid(), $1, false, 'ping',
+		    CASE WHEN n % 10 = 0 THEN 'PENDING' ELSE 'DELIVERED' END, CASE WHEN n % 10 = 0 THEN now() END, CASE WHEN n % 10 <> 0 THEN now() END
+		FROM e`, bundle.tenant, rows, ids)
+	d := bundle.dispatcher()
+	var took []time.Duration
+	b.ResetTimer()
+	for range b.N {
+		var asks []*ask
+		for i := range 10 {
+			asks = append(asks, &ask{endpointID: ids[(len(took)*10+i)%10*10], priority: firstAttempts, want: 1})
+		}
+		started := time.Now()
+		_, _, err := d.claim(context.Background(), asks)
+		took = append(took, time.Since(started))
+		require.NoError(b, err)
+	}
+	b.StopTimer()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	started := time.Now()
+	_, err := d.discover(context.Background())
+	require.NoError(b, err)
+	b.ReportMetric(float64(time.Since(started).Microseconds())/1000, "discover-ms")
 }
