@@ -111,8 +111,12 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// Serve serves h on ln, which it closes, until ctx ends; then it stops
-// accepting and lets requests in flight finish for at most drain. Their
+// unreadyFirst is how long the port still accepts after the end was asked for, so
+// that balancers see /readyz fail and look elsewhere before it closes.
+const unreadyFirst = 500 * time.Millisecond
+
+// Serve serves h on ln, which it closes, until half a second after ctx ended; then
+// it stops accepting and lets requests in flight finish for at most drain. Their
 // contexts do not end with ctx: a drained request is a finished one.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Duration) error {
 	srv := &http.Server{
@@ -124,5 +128,8 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Dura
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
-	return ops.ServeHTTP(ctx, srv, problemListener{ln}, drain)
+	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(unreadyFirst, stop) })()
+	return ops.ServeHTTP(serveCtx, srv, problemListener{ln}, drain)
 }

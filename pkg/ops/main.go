@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -43,4 +45,17 @@ func Group(ctx context.Context, actors ...func(ctx context.Context) error) error
 		return err
 	}
 	return nil
+}
+
+// Serve runs a process's actors as [Group] does, beside its ops port, which outlives them: from the moment ctx
+// ends, /readyz answers 503, and it does so until the last actor has drained.
+func Serve(ctx context.Context, listener net.Listener, health *Health, registry *prometheus.Registry, actors ...func(ctx context.Context) error) error {
+	defer context.AfterFunc(ctx, health.Drain)()
+	opsCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	work := func(ctx context.Context) error {
+		defer stop()
+		return Group(ctx, actors...)
+	}
+	return Group(ctx, work, func(context.Context) error { return ServeOps(opsCtx, listener, health, registry) })
 }

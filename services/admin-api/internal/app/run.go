@@ -74,14 +74,9 @@ func Run(ctx context.Context, environ []string, logs io.Writer) error {
 	}
 	auditLog := &retention.AuditLog{Pool: pool, Keep: cfg.AuditRetention, Logger: logger, Loop: health.Loop("audit retention", time.Minute)}
 	health.Ready("postgres", pool.Ping)
-	stopDraining := context.AfterFunc(ctx, health.Drain)
-	defer stopDraining()
 	logger.InfoContext(ctx, "service.started", "http", listener.Addr().String(), "ops", opsListener.Addr().String())
-	return ops.Group(ctx,
+	return ops.Serve(ctx, opsListener, health, telemetry.Registry,
 		func(ctx context.Context) error { return httpapi.Serve(ctx, listener, handler, drain) },
-		func(ctx context.Context) error {
-			return ops.ServeOps(ctx, opsListener, health, telemetry.Registry)
-		},
 		members.Run,
 		auditLog.Run,
 	)

@@ -55,16 +55,12 @@ func run(ctx context.Context) error {
 	}
 	health := ops.NewHealth()
 	health.Ready("postgres", pool.Ping)
-	context.AfterFunc(ctx, health.Drain)
 	r, err := relay.New(cfg, pool, health, log)
 	if err != nil {
 		return err
 	}
 	log.InfoContext(ctx, "relay.started", "ops_addr", listener.Addr().String(), "batch", cfg.Batch)
-	return ops.Group(ctx,
-		r.Run,
-		func(ctx context.Context) error { return ops.ServeOps(ctx, listener, health, telemetry.Registry) },
-	)
+	return ops.Serve(ctx, listener, health, telemetry.Registry, r.Run)
 }
 
 // start waits for the database and checks that this role may run the relay on this schema.

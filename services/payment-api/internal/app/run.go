@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"time"
 
@@ -26,9 +25,7 @@ const (
 	defaultConns = 16
 	databaseWait = 30 * time.Second
 
-	// The end: unready for a moment before the port closes, so that balancers look elsewhere; then requests in flight
-	// get longer than a gateway call takes. The sum stays below the 15 s of SIGTERM.
-	unreadyFirst  = 500 * time.Millisecond
+	// The end: requests in flight get longer than a gateway call takes. The sum stays below the 15 s of SIGTERM.
 	drain         = 12 * time.Second
 	stopTelemetry = time.Second
 	closePool     = time.Second
@@ -75,20 +72,9 @@ func Run(ctx context.Context, environ []string, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, health.Drain)
-
-	// The ops port outlives the API: while it drains, /readyz says so.
-	opsCtx, stopOps := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopOps()
 	logger.InfoContext(ctx, "service.started", "http", listener.Addr().String(), "ops", opsListener.Addr().String())
-	actors := append(api.Loops(),
-		func(ctx context.Context) error {
-			defer stopOps()
-			return serve(ctx, api, listener)
-		},
-		func(context.Context) error { return ops.ServeOps(opsCtx, opsListener, health, telemetry.Registry) },
-	)
-	return ops.Group(ctx, actors...)
+	actors := append(api.Loops(), func(ctx context.Context) error { return httpapi.Serve(ctx, listener, api.Handler(), drain) })
+	return ops.Serve(ctx, opsListener, health, telemetry.Registry, actors...)
 }
 
 func openDatabase(ctx context.Context, cfg Config, logger *slog.Logger) (pool, probe *pgxpool.Pool, err error) {
@@ -130,12 +116,4 @@ func closeBounded(pools ...*pgxpool.Pool) {
 	case <-closed:
 	case <-time.After(closePool):
 	}
-}
-
-// serve keeps accepting for a moment after ctx ended, then drains.
-func serve(ctx context.Context, api *API, listener net.Listener) error {
-	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	context.AfterFunc(ctx, func() { time.AfterFunc(unreadyFirst, stop) })
-	return httpapi.Serve(serveCtx, listener, api.Handler(), drain)
 }
