@@ -1,0 +1,2 @@
+/** Helps to test receivers of ApiPay's webhooks. */
+package io.apipay.testing;
