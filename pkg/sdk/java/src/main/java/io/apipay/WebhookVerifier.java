@@ -127,6 +127,22 @@ public final class WebhookVerifier {
         }
     }
 
+    /**
+     * Verifies, and then reads the event of a request.
+     *
+     * @param payload the body's bytes as they were received
+     * @param headers every value of ApiPay-Signature; null or empty if there is none
+     * @return the event
+     * @throws SignatureVerificationException if the payload is not signed, or there is not one header
+     * @throws ApiPayException with {@code invalid_response}, if it is signed but is no event
+     */
+    public Event constructEvent(byte[] payload, List<String> headers) {
+        if (headers == null || headers.size() != 1) {
+            throw new SignatureVerificationException("there must be one signature header");
+        }
+        return constructEvent(payload, headers.get(0));
+    }
+
     private record Header(String timestamp, List<byte[]> signatures) {}
 
     /** Reads {@code t=<digits>,v1=<hex>[,v1=<hex>]}. Unknown elements are ignored, and so is a v1 that is no signature. */
