@@ -1,0 +1,93 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"apipay.io/hub/pkg/config"
+	"apipay.io/hub/pkg/ops"
+	"apipay.io/hub/pkg/postgres"
+)
+
+// asProcess makes this test's binary a dispatcher, so that it can be killed.
+const asProcess = "DISPATCHER_AS_PROCESS"
+
+func runAsProcess() error {
+	cfg, err := config.Load[Config](os.Environ())
+	if err != nil {
+		return err
+	}
+	pool, err := postgres.Open(cfg.DatabaseURL, postgres.Options{MaxConns: MaxConns})
+	if err != nil {
+		return err
+	}
+	d, err := New(cfg, pool, ops.NewHealth(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	return d.Run(context.Background())
+}
+
+func (b *testBundle) process() *exec.Cmd {
+	b.t.Helper()
+	binary, err := os.Executable()
+	require.NoError(b.t, err)
+	cmd := exec.Command(binary)
+	for _, pair := range os.Environ() {
+		if !strings.HasPrefix(pair, "APIPAY_") {
+			cmd.Env = append(cmd.Env, pair)
+		}
+	}
+	cmd.Env = append(cmd.Env, asProcess+"=1", "APIPAY_DATABASE_URL="+b.db.Worker, "APIPAY_KAFKA_BROKERS=127.0.0.1:1",
+		"APIPAY_SECRETS_KEYSET="+b.config.SecretsKeyset, "APIPAY_WEBHOOK_ALLOW_CIDRS="+b.config.AllowCIDRs)
+	require.NoError(b.t, cmd.Start())
+	return cmd
+}
+
+func kill(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait(), "killed")
+}
+
+// A1, scaled down: a dispatcher that is killed again and again loses nothing, and sends at most twice what was in flight.
+func TestRun_KilledAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	rx := newReceiver(t, func(int, http.ResponseWriter, *http.Request) { <-time.After(10 * time.Millisecond) })
+	const endpoints, events, kills = 5, 60, 4
+	for range endpoints {
+		b.endpoint(rx.URL)
+	}
+	var batch []kafka.Message
+	for range events {
+		batch = append(batch, b.record(b.tenant, succeeded, nil))
+	}
+	require.NoError(t, b.dispatcher().materialize(t.Context(), batch))
+	for n := 1; n <= kills; n++ {
+		cmd := b.process()
+		b.eventually(func() bool { return len(rx.got()) >= n*20 }, "sending")
+		kill(t, cmd)
+		b.travel(2 * time.Minute)
+	}
+	cmd := b.process()
+	defer kill(t, cmd)
+	b.eventually(func() bool { return b.delivered() == endpoints*events }, "all delivered")
+	ids := map[string]int{}
+	for _, request := range rx.got() {
+		ids[request.header.Get("Webhook-Id")]++
+	}
+	require.Len(t, ids, events)
+	require.LessOrEqual(t, len(rx.got()), endpoints*events+kills*endpoints*b.config.EndpointConcurrency)
+	require.Zero(t, b.count(`SELECT count(*) FROM apipay.outbound_webhook_deliveries WHERE attempt_count <> 1`), "attempts are not inflated")
+	require.Zero(t, b.count(`SELECT count(*) FROM apipay.outbound_webhook_attempts WHERE number <> 1`))
+}
