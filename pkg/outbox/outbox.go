@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -74,10 +76,6 @@ type envelopeData struct {
 	Object jsontext.Value `json:"object"`
 }
 
-const insertEvent = `
-	INSERT INTO apipay.outbox_events (id, tenant_id, livemode, topic, lane, type, payload, traceparent)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
-
 // Insert writes a list of events, in their order, and returns their ids. Call it AFTER the statement that locked the
 // object's row: seq, which is the order within an object, is assigned here. It fails with [ErrTooLarge].
 func Insert(ctx context.Context, tx postgres.Tx, list ...Event) ([]uuid.UUID, error) {
@@ -92,14 +90,29 @@ func Insert(ctx context.Context, tx postgres.Tx, list ...Event) ([]uuid.UUID, er
 	return ids, nil
 }
 
-// Queue adds the inserts of Insert to a batch of the caller's, so that they share its round trip. They run
-// in the order they were queued. now is the transaction's [postgres.Tx.Now].
+// Queue adds the insert of Insert, one statement for the whole list, to a batch of the caller's, so that it shares its
+// round trip. now is the transaction's [postgres.Tx.Now].
 func Queue(ctx context.Context, batch *pgx.Batch, now time.Time, list ...Event) ([]uuid.UUID, error) {
-	return queue(ctx, batch, now, uint16(batch.Len()), list) //nolint:gosec // a batch is short
+	// Ids of one transaction sort as they were queued: after every argument, and so after every event, of the batch.
+	var order int
+	for _, queued := range batch.QueuedQueries {
+		order += len(queued.Arguments)
+	}
+	return queue(ctx, batch, now, uint16(order), list) //nolint:gosec // a statement has at most 65535
 }
 
+const (
+	eventColumns = "id, tenant_id, livemode, topic, lane, type, payload, traceparent"
+	columnsCount = 8
+)
+
+// queue inserts the list by one VALUES clause: its rows, and with them the values of seq, come in the order written.
 func queue(ctx context.Context, batch *pgx.Batch, now time.Time, order uint16, list []Event) ([]uuid.UUID, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
 	ids := make([]uuid.UUID, 0, len(list))
+	args := make([]any, 0, columnsCount*len(list))
 	traceparent := traceparentOf(ctx)
 	for _, event := range list {
 		eventID := id.NewAt(now, order)
@@ -108,10 +121,27 @@ func queue(ctx context.Context, batch *pgx.Batch, now time.Time, order uint16, l
 		if err != nil {
 			return nil, err
 		}
-		batch.Queue(insertEvent, eventID, event.TenantID, event.Livemode, event.Topic, Lane(event.TenantID), event.Type, payload, traceparent)
+		args = append(args, eventID, event.TenantID, event.Livemode, event.Topic, Lane(event.TenantID), event.Type, payload, traceparent)
 		ids = append(ids, eventID)
 	}
+	batch.Queue(insertEvents(len(list)), args...)
 	return ids, nil
+}
+
+// insertEvents is the statement for n events.
+func insertEvents(n int) string {
+	var query strings.Builder
+	query.WriteString("INSERT INTO apipay.outbox_events (" + eventColumns + ") VALUES ")
+	for i := range n {
+		if i > 0 {
+			query.WriteString(", ")
+		}
+		for column := range columnsCount {
+			query.WriteString([]string{"(", ", "}[min(column, 1)] + "$" + strconv.Itoa(i*columnsCount+column+1))
+		}
+		query.WriteByte(')')
+	}
+	return query.String()
 }
 
 func encode(eventID uuid.UUID, now time.Time, event Event) ([]byte, error) {

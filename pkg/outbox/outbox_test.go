@@ -1,10 +1,15 @@
 package outbox_test
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
@@ -101,6 +106,65 @@ func TestInsert(t *testing.T) {
 		})
 		require.ErrorContains(t, err, "row-level security")
 	})
+}
+
+// Rows of one list, and lists queued one after the other, get seq and id in the order of the events, also beside other
+// transactions that insert at the same time.
+func TestQueueKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	db := testdb.New(t)
+	app, owner := db.Pool(t, db.App), db.Pool(t, db.Owner)
+	const writers, rounds = 4, 25
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			scope := postgres.Scope{TenantID: id.New()}
+			next := 0
+			events := func(n int) (list []outbox.Event) {
+				for range n {
+					next++
+					list = append(list, outbox.Event{TenantID: scope.TenantID, Topic: outbox.TopicWebhooks, Type: events.TypePing,
+						Object: map[string]int{"writer": writer, "n": next}})
+				}
+				return list
+			}
+			for round := range rounds {
+				var ids []uuid.UUID
+				err := postgres.InTenant(t.Context(), app, scope, func(tx postgres.Tx) error {
+					ids = nil
+					batch := &pgx.Batch{}
+					batch.Queue("SELECT 1")
+					for _, n := range []int{1 + round%7, 0, 1, 60} {
+						queued, err := outbox.Queue(t.Context(), batch, tx.Now, events(n)...)
+						if err != nil {
+							return err
+						}
+						ids = append(ids, queued...)
+					}
+					if batch.Len() != 4 {
+						return fmt.Errorf("%d statements for three lists", batch.Len())
+					}
+					return tx.SendBatch(t.Context(), batch).Close()
+				})
+				if err != nil || !slices.IsSortedFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }) {
+					t.Errorf("%v, ids %v", err, ids)
+				}
+			}
+		})
+	}
+	all.Wait()
+	rows, err := owner.Query(t.Context(), `SELECT o.writer, o.n FROM apipay.outbox_events,
+		json_to_record(convert_from(payload, 'UTF8')::json #> '{data,object}') AS o(writer int, n int) ORDER BY seq`)
+	require.NoError(t, err)
+	var last [writers]int
+	var writer, n int
+	_, err = pgx.ForEachRow(rows, []any{&writer, &n}, func() error {
+		last[writer]++
+		require.Equal(t, last[writer], n)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Greater(t, last[0], rounds*60)
 }
 
 func TestAudit(t *testing.T) {
