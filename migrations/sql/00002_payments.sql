@@ -17,7 +17,9 @@ CREATE TABLE apipay.payment_intents (
     payment_method        text,
     last_payment_error    jsonb,
     latest_attempt        uuid,
-    declined_attempts     integer NOT NULL DEFAULT 0 CHECK (declined_attempts >= 0),
+    -- The charges tried so far, and those of them that were declined: counted here, under the row's lock.
+    charge_attempts       integer NOT NULL DEFAULT 0,
+    declined_attempts     integer NOT NULL DEFAULT 0,
     version               bigint NOT NULL DEFAULT 1 CHECK (version >= 1),
     created_at            timestamptz NOT NULL DEFAULT now(),
     updated_at            timestamptz NOT NULL DEFAULT now(),
@@ -30,6 +32,7 @@ CREATE TABLE apipay.payment_intents (
         WHEN 'requires_payment_method' THEN payment_method IS NULL
         WHEN 'canceled' THEN true
         ELSE payment_method IS NOT NULL END),
+    CONSTRAINT payment_intents_declined_attempts_are_charges CHECK (declined_attempts BETWEEN 0 AND charge_attempts),
     CONSTRAINT payment_intents_attempt_by_status
         CHECK (status NOT IN ('processing', 'succeeded') OR latest_attempt IS NOT NULL)
 );
@@ -40,7 +43,7 @@ CREATE INDEX payment_intents_by_reference ON apipay.payment_intents (merchant_re
 CALL apipay.isolate('payment_intents');
 GRANT SELECT, INSERT ON apipay.payment_intents TO apipay_app;
 GRANT UPDATE (status, amount_refunded, amount_refund_pending, payment_method, last_payment_error, latest_attempt,
-    declined_attempts, version, updated_at) ON apipay.payment_intents TO apipay_app;
+    charge_attempts, declined_attempts, version, updated_at) ON apipay.payment_intents TO apipay_app;
 GRANT SELECT ON apipay.payment_intents TO apipay_admin;
 
 CREATE TABLE apipay.refunds (

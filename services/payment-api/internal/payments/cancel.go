@@ -2,7 +2,6 @@ package payments
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -35,7 +34,7 @@ func (s *Service) cancelIn(ctx context.Context, tx postgres.Tx, run run, intentI
 	progress := idempotency.Progress{PaymentIntentID: intentID}
 	idempotency.QueueClaim(batch, run.Request, idempotency.Claimed, progress, run.owner, s.config.Lease, s.config.KeyTTL)
 	batch.Queue(lockIntent, intentID)
-	p, err := readClaimed(ctx, tx, batch)
+	p, err := readHeld(ctx, tx, batch, idempotency.ReadClaim)
 	if err != nil {
 		return idempotency.Response{}, err
 	}
@@ -61,21 +60,4 @@ func (s *Service) cancelIn(ctx context.Context, tx postgres.Tx, run run, intentI
 	}
 	failpoint(beforeCommit)
 	return response, nil
-}
-
-// readClaimed sends a batch that claims the key and then locks the intent.
-func readClaimed(ctx context.Context, tx postgres.Tx, batch *pgx.Batch) (intent, error) {
-	results := tx.SendBatch(ctx, batch)
-	defer results.Close()
-	if err := idempotency.ReadClaim(results); err != nil {
-		return intent{}, err
-	}
-	p, err := scanIntent(results.Query())
-	if err != nil {
-		return intent{}, err
-	}
-	if err := results.Close(); err != nil {
-		return intent{}, fmt.Errorf("locking the payment intent: %w", err)
-	}
-	return p, nil
 }

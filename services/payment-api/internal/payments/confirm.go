@@ -37,11 +37,12 @@ func (r run) told() *told {
 // charge moves the intent into processing and is the attempt that goes with it.
 func (r run) charge(tx postgres.Tx, p *intent, paymentMethod, gatewayName string) attempt {
 	priorStatus, priorMethod := p.Status, p.PaymentMethod
+	p.ChargeAttempts++
 	a := attempt{
 		ID:                 r.attemptID,
 		PaymentIntentID:    p.ID,
 		Kind:               kindCharge,
-		Number:             1,
+		Number:             p.ChargeAttempts,
 		Status:             AttemptStarted,
 		Amount:             p.Amount,
 		Currency:           p.Currency,
@@ -107,8 +108,7 @@ func (s *Service) chargeIntent(ctx context.Context, run run, intentID uuid.UUID,
 		batch := &pgx.Batch{}
 		hold(batch)
 		batch.Queue(lockIntent, intentID)
-		batch.Queue(countCharges, intentID)
-		p, charges, err := readHeld(ctx, tx, batch, held)
+		p, err := readHeld(ctx, tx, batch, held)
 		if err != nil {
 			return err
 		}
@@ -128,13 +128,11 @@ func (s *Service) chargeIntent(ctx context.Context, run run, intentID uuid.UUID,
 			return withIntent(noGateway(), p)
 		}
 		a = run.charge(tx, &p, *method, gw.Name())
-		a.Number = charges + 1
 		t := run.told()
 		t.attempt(a)
 		batch = &pgx.Batch{}
 		retake(batch)
-		queueAttemptInsert(batch, run.Scope, a, s.config.Lease)
-		queueIntentUpdate(batch, p)
+		queueCharge(batch, run.Scope, p, a, s.config.Lease)
 		return sendWith(ctx, tx, batch, t)
 	})
 	switch {
@@ -147,25 +145,23 @@ func (s *Service) chargeIntent(ctx context.Context, run run, intentID uuid.UUID,
 	return s.callAndSettle(ctx, run, gw, a, nil)
 }
 
-const (
-	lockIntent   = `SELECT ` + intentColumns + ` FROM apipay.payment_intents WHERE id = $1 FOR UPDATE`
-	countCharges = `SELECT count(*) FROM apipay.payment_attempts WHERE payment_intent_id = $1 AND kind = 'charge'`
-)
+const lockIntent = `SELECT ` + intentColumns + ` FROM apipay.payment_intents WHERE id = $1 FOR UPDATE`
 
-// readHeld sends the batch of T1: the key, then the intent's lock, then the number of its charges.
-func readHeld(ctx context.Context, tx postgres.Tx, batch *pgx.Batch, held func(pgx.BatchResults) error) (p intent, charges int, err error) {
+// readHeld sends a batch that takes the key and then locks the intent.
+func readHeld(ctx context.Context, tx postgres.Tx, batch *pgx.Batch, held func(pgx.BatchResults) error) (intent, error) {
 	results := tx.SendBatch(ctx, batch)
 	defer results.Close()
 	if err := held(results); err != nil {
-		return intent{}, 0, err
+		return intent{}, err
 	}
-	if p, err = scanIntent(results.Query()); err != nil {
-		return intent{}, 0, err
+	p, err := scanIntent(results.Query())
+	if err != nil {
+		return intent{}, err
 	}
-	if err := results.QueryRow().Scan(&charges); err != nil {
-		return intent{}, 0, fmt.Errorf("counting the charges: %w", err)
+	if err := results.Close(); err != nil {
+		return intent{}, fmt.Errorf("locking the payment intent: %w", err)
 	}
-	return p, charges, results.Close()
+	return p, nil
 }
 
 // scanIntent reads the one intent of a query; none is the problem not_found.
@@ -217,6 +213,16 @@ func sendWith(ctx context.Context, tx postgres.Tx, batch *pgx.Batch, t *told) er
 		return fmt.Errorf("writing: %w", err)
 	}
 	return nil
+}
+
+// queueCharge writes the attempt and moves the intent into processing, in one statement.
+func queueCharge(batch *pgx.Batch, scope postgres.Scope, p intent, a attempt, lease time.Duration) {
+	const query = `
+		WITH moved AS (
+			UPDATE apipay.payment_intents
+			SET status = $18, payment_method = $11, latest_attempt = $1, charge_attempts = $7, updated_at = now()
+			WHERE id = $4)` + insertAttempt
+	batch.Queue(query, append(attemptArgs(scope, a, lease), string(p.Status))...)
 }
 
 func queueIntentUpdate(batch *pgx.Batch, p intent) {

@@ -137,19 +137,26 @@ func claimAndSend(ctx context.Context, tx postgres.Tx, batch *pgx.Batch) error {
 func queueIntentInsert(batch *pgx.Batch, scope postgres.Scope, p intent) {
 	const query = `
 		INSERT INTO apipay.payment_intents (id, tenant_id, livemode, amount, currency, status, description, metadata,
-			merchant_reference, payment_method, latest_attempt, version)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+			merchant_reference, payment_method, latest_attempt, charge_attempts, version)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 	batch.Queue(query, p.ID, scope.TenantID, scope.Livemode, p.Amount, p.Currency, string(p.Status), p.Description, p.Metadata,
-		p.MerchantReference, p.PaymentMethod, p.LatestAttempt, p.Version)
+		p.MerchantReference, p.PaymentMethod, p.LatestAttempt, p.ChargeAttempts, p.Version)
 }
 
-func queueAttemptInsert(batch *pgx.Batch, scope postgres.Scope, a attempt, lease time.Duration) {
-	const query = `
-		INSERT INTO apipay.payment_attempts (id, tenant_id, livemode, payment_intent_id, kind, refund_id, charge_attempt_id,
-			number, status, amount, currency, payment_method, gateway, prior_status, prior_payment_method, idempotency_key,
+const insertAttempt = `
+		INSERT INTO apipay.payment_attempts (id, tenant_id, livemode, payment_intent_id, kind, refund_id, number, charge_attempt_id,
+			status, amount, currency, payment_method, gateway, prior_status, prior_payment_method, idempotency_key,
 			request_id, lease_until, next_check_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'started', $9, $10, $11, $12, $13, $14, $15, $16, now() + $17, now() + $17)`
-	batch.Queue(query, a.ID, scope.TenantID, scope.Livemode, a.PaymentIntentID, a.Kind, a.RefundID, a.ChargeAttemptID,
-		a.Number, a.Amount, a.Currency, a.PaymentMethod, a.Gateway, a.PriorStatus, a.PriorPaymentMethod, a.IdempotencyKey,
-		a.RequestID, lease)
+
+func queueAttemptInsert(batch *pgx.Batch, scope postgres.Scope, a attempt, lease time.Duration) {
+	batch.Queue(insertAttempt, attemptArgs(scope, a, lease)...)
+}
+
+func attemptArgs(scope postgres.Scope, a attempt, lease time.Duration) []any {
+	return []any{
+		a.ID, scope.TenantID, scope.Livemode, a.PaymentIntentID, a.Kind, a.RefundID, a.Number, a.ChargeAttemptID,
+		a.Amount, a.Currency, a.PaymentMethod, a.Gateway, a.PriorStatus, a.PriorPaymentMethod, a.IdempotencyKey,
+		a.RequestID, lease,
+	}
 }

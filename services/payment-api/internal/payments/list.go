@@ -17,7 +17,8 @@ import (
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
-func (s *Service) handleRead(c echo.Context) error {
+// GetPaymentIntent implements api.Server.
+func (s *Service) GetPaymentIntent(c echo.Context) error {
 	intentID, err := pathID(c, id.PaymentIntent)
 	if err != nil {
 		return err
@@ -38,7 +39,8 @@ func (s *Service) handleRead(c echo.Context) error {
 	return httpapi.JSON(c, http.StatusOK, p.object())
 }
 
-func (s *Service) handleReadRefund(c echo.Context) error {
+// GetRefund implements api.Server.
+func (s *Service) GetRefund(c echo.Context) error {
 	refundID, err := pathID(c, id.Refund)
 	if err != nil {
 		return err
@@ -117,7 +119,8 @@ func scopeParts(scope postgres.Scope) []string {
 	return []string{scope.TenantID.String(), strconv.FormatBool(scope.Livemode)}
 }
 
-func (s *Service) handleList(c echo.Context) error {
+// ListPaymentIntents implements api.Server.
+func (s *Service) ListPaymentIntents(c echo.Context) error {
 	scope := auth.FromContext(c).Scope
 	q := httpapi.NewQuery(c.Request())
 	limit := q.Limit()
@@ -174,7 +177,8 @@ func (s *Service) listIntents(ctx context.Context, scope postgres.Scope, f inten
 	return list, nil
 }
 
-func (s *Service) handleListRefunds(c echo.Context) error {
+// ListRefunds implements api.Server.
+func (s *Service) ListRefunds(c echo.Context) error {
 	scope := auth.FromContext(c).Scope
 	intentID, err := pathID(c, id.PaymentIntent)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/gateway"
 )
 
@@ -60,11 +61,7 @@ const (
 const reasonNotExecuted = "not_executed"
 
 // paymentError is why the last attempt to charge did not succeed.
-type paymentError struct {
-	Code        string  `json:"code"`
-	DeclineCode *string `json:"decline_code"`
-	Message     *string `json:"message"`
-}
+type paymentError = api.PaymentError
 
 // intent is a row of apipay.payment_intents.
 type intent struct {
@@ -81,45 +78,29 @@ type intent struct {
 	PaymentMethod       *string
 	LastPaymentError    *paymentError
 	LatestAttempt       *uuid.UUID
+	ChargeAttempts      int
 	DeclinedAttempts    int
 	Version             int64
 	CreatedAt           time.Time
 }
 
 const intentColumns = `id, livemode, amount, amount_refunded, amount_refund_pending, currency, status, description, metadata,
-	merchant_reference, payment_method, last_payment_error, latest_attempt, declined_attempts, version, created_at`
+	merchant_reference, payment_method, last_payment_error, latest_attempt, charge_attempts, declined_attempts, version,
+	created_at`
 
 // remaining is what can still be refunded.
 func (p intent) remaining() int64 { return p.Amount - p.AmountRefunded - p.AmountRefundPending }
 
-// intentObject is a payment intent as the API and its events show it.
-type intentObject struct {
-	ID                string            `json:"id"`
-	Object            string            `json:"object"`
-	Amount            int64             `json:"amount"`
-	AmountRefunded    int64             `json:"amount_refunded"`
-	Currency          string            `json:"currency"`
-	Status            IntentStatus      `json:"status"`
-	Livemode          bool              `json:"livemode"`
-	Created           int64             `json:"created"`
-	Description       *string           `json:"description"`
-	Metadata          map[string]string `json:"metadata"`
-	MerchantReference *string           `json:"merchant_reference"`
-	PaymentMethod     *string           `json:"payment_method"`
-	LastPaymentError  *paymentError     `json:"last_payment_error"`
-	LatestAttempt     *string           `json:"latest_attempt"`
-	Version           int64             `json:"version"`
-}
-
-func (p intent) object() intentObject {
-	o := intentObject{
+// object is the intent as the API and its events show it.
+func (p intent) object() api.PaymentIntent {
+	o := api.PaymentIntent{
 		ID:     id.Format(id.PaymentIntent, p.ID),
-		Object: "payment_intent",
+		Object: api.PaymentIntentObjectPaymentIntent,
 		Amount: p.Amount,
 		// Refunds on their way count, so that amount - amount_refunded is what can still be refunded.
 		AmountRefunded:    p.AmountRefunded + p.AmountRefundPending,
 		Currency:          p.Currency,
-		Status:            p.Status,
+		Status:            api.PaymentIntentStatus(p.Status),
 		Livemode:          p.Livemode,
 		Created:           p.CreatedAt.Unix(),
 		Description:       p.Description,
@@ -155,30 +136,15 @@ type refund struct {
 const refundColumns = `id, livemode, payment_intent_id, amount, currency, status, failure_reason, reason, metadata, announced,
 	version, created_at`
 
-// refundObject is a refund as the API and its events show it.
-type refundObject struct {
-	ID            string            `json:"id"`
-	Object        string            `json:"object"`
-	PaymentIntent string            `json:"payment_intent"`
-	Amount        int64             `json:"amount"`
-	Currency      string            `json:"currency"`
-	Status        RefundStatus      `json:"status"`
-	FailureReason *string           `json:"failure_reason"`
-	Reason        *string           `json:"reason"`
-	Metadata      map[string]string `json:"metadata"`
-	Livemode      bool              `json:"livemode"`
-	Created       int64             `json:"created"`
-	Version       int64             `json:"version"`
-}
-
-func (r refund) object() refundObject {
-	return refundObject{
+// object is the refund as the API and its events show it.
+func (r refund) object() api.Refund {
+	return api.Refund{
 		ID:            id.Format(id.Refund, r.ID),
-		Object:        "refund",
+		Object:        api.RefundObjectRefund,
 		PaymentIntent: id.Format(id.PaymentIntent, r.PaymentIntentID),
 		Amount:        r.Amount,
 		Currency:      r.Currency,
-		Status:        r.Status,
+		Status:        api.RefundStatus(r.Status),
 		FailureReason: r.FailureReason,
 		Reason:        r.Reason,
 		Metadata:      r.Metadata,

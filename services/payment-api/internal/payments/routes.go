@@ -23,21 +23,8 @@ func intentPath(intentID uuid.UUID) string {
 	return pathIntents + "/" + id.Format(id.PaymentIntent, intentID)
 }
 
-// Routes mounts the money routes on the group /v1, which must be behind the authentication.
-func (s *Service) Routes(g *echo.Group) {
-	readIntents, writeIntents := auth.Require("payment_intents:read"), auth.Require("payment_intents:write")
-	readRefunds, writeRefunds := auth.Require("refunds:read"), auth.Require("refunds:write")
-	g.POST("/payment-intents", s.handleCreate, writeIntents)
-	g.GET("/payment-intents", s.handleList, readIntents)
-	g.GET("/payment-intents/:id", s.handleRead, readIntents)
-	g.POST("/payment-intents/:id/confirm", s.handleConfirm, writeIntents)
-	g.POST("/payment-intents/:id/cancel", s.handleCancel, writeIntents)
-	g.POST("/payment-intents/:id/refunds", s.handleRefund, writeRefunds)
-	g.GET("/payment-intents/:id/refunds", s.handleListRefunds, readRefunds)
-	g.GET("/refunds/:id", s.handleReadRefund, readRefunds)
-}
-
-func (s *Service) handleCreate(c echo.Context) error {
+// CreatePaymentIntent implements api.Server.
+func (s *Service) CreatePaymentIntent(c echo.Context) error {
 	scope := auth.FromContext(c).Scope
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
@@ -58,7 +45,8 @@ func (s *Service) handleCreate(c echo.Context) error {
 	return reply(c, answer, err)
 }
 
-func (s *Service) handleConfirm(c echo.Context) error {
+// ConfirmPaymentIntent implements api.Server.
+func (s *Service) ConfirmPaymentIntent(c echo.Context) error {
 	var body confirmBody
 	intentID, request, err := bindAction(c, "/confirm", &body, func() error {
 		return body.validate(s.gatewayOf(auth.FromContext(c).Scope.Livemode))
@@ -70,7 +58,8 @@ func (s *Service) handleConfirm(c echo.Context) error {
 	return reply(c, answer, err)
 }
 
-func (s *Service) handleCancel(c echo.Context) error {
+// CancelPaymentIntent implements api.Server.
+func (s *Service) CancelPaymentIntent(c echo.Context) error {
 	var body struct{}
 	intentID, request, err := bindAction(c, "/cancel", &body, func() error { return nil })
 	if err != nil {
@@ -80,7 +69,8 @@ func (s *Service) handleCancel(c echo.Context) error {
 	return reply(c, answer, err)
 }
 
-func (s *Service) handleRefund(c echo.Context) error {
+// CreateRefund implements api.Server.
+func (s *Service) CreateRefund(c echo.Context) error {
 	var body refundBody
 	intentID, request, err := bindAction(c, "/refunds", &body, func() error { return body.validate() })
 	if err != nil {

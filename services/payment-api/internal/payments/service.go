@@ -133,7 +133,7 @@ func Needs() []postgres.Need {
 			Verbs: []postgres.Verb{postgres.Select, postgres.Insert, postgres.Update, postgres.Lock},
 			Columns: []string{
 				"status", "amount_refunded", "amount_refund_pending", "payment_method", "last_payment_error", "latest_attempt",
-				"declined_attempts", "version", "updated_at",
+				"charge_attempts", "declined_attempts", "version", "updated_at",
 			},
 		},
 		postgres.Need{

@@ -24,6 +24,7 @@ import (
 	"apipay.io/hub/pkg/ops"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/proto/events"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/apidoc/apidoctest"
 	"apipay.io/hub/services/payment-api/internal/auth"
 	"apipay.io/hub/services/payment-api/internal/gateway"
@@ -55,6 +56,14 @@ type testBundle struct {
 	// a and b are two tenants.
 	a, b uuid.UUID
 }
+
+// moneyOnly has no methods for the routes of other packages.
+type moneyOnly struct {
+	*payments.Service
+	elsewhere
+}
+
+type elsewhere struct{ api.Server }
 
 type option func(*payments.Deps)
 
@@ -117,7 +126,8 @@ func (b *testBundle) serve(pool *pgxpool.Pool, options ...option) (*payments.Ser
 	}
 	service := payments.New(deps)
 	e := httpapi.NewEcho(httpapi.Options{Logger: deps.Log, Map: service.MapError})
-	service.Routes(e.Group("/v1", b.authenticate))
+	e.Use(b.authenticate)
+	api.Register(e, moneyOnly{Service: service}, auth.Require)
 	server := httptest.NewServer(apidoctest.Handler(b.t, e))
 	b.t.Cleanup(server.Close)
 	return service, server

@@ -11,6 +11,7 @@ import (
 	"github.com/bojanz/currency"
 
 	"apipay.io/hub/pkg/httpapi"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/gateway"
 )
 
@@ -27,27 +28,13 @@ const (
 )
 
 // createBody is the body of POST /v1/payment-intents.
-type createBody struct {
-	Amount            httpapi.Integer   `json:"amount" api:"required"`
-	Currency          string            `json:"currency" api:"required"`
-	PaymentMethod     *string           `json:"payment_method"`
-	Confirm           bool              `json:"confirm"`
-	Description       *string           `json:"description"`
-	Metadata          map[string]string `json:"metadata"`
-	MerchantReference *string           `json:"merchant_reference"`
-}
+type createBody api.PaymentIntentCreate
 
 // confirmBody is the body of POST /v1/payment-intents/{id}/confirm.
-type confirmBody struct {
-	PaymentMethod *string `json:"payment_method"`
-}
+type confirmBody api.PaymentIntentConfirm
 
 // refundBody is the body of POST /v1/payment-intents/{id}/refunds.
-type refundBody struct {
-	Amount   *httpapi.Integer  `json:"amount" api:"nonnull"`
-	Reason   *string           `json:"reason"`
-	Metadata map[string]string `json:"metadata"`
-}
+type refundBody api.RefundCreate
 
 // fields collects what is wrong with the values of a body: all of it, so that one answer tells everything.
 type fields []httpapi.FieldError
