@@ -27,7 +27,7 @@ func problemOf(err error, mapDomain func(error) *Problem) *Problem {
 	if mapDomain != nil {
 		if p := mapDomain(err); p != nil {
 			if p.cause == nil {
-				p.WithCause(err)
+				p = p.WithCause(err)
 			}
 			return p
 		}

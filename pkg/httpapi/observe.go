@@ -68,7 +68,8 @@ func logMiddleware(logger *slog.Logger) echo.MiddlewareFunc {
 					level = slog.LevelInfo // the client went away: no fault of ours
 				}
 				attrs = append(attrs, slog.String("error", cause.Error()))
-				if pe, ok := cause.(*panicError); ok {
+				var pe *panicError
+				if errors.As(cause, &pe) {
 					attrs = append(attrs, slog.String("stack", string(pe.stack)))
 				}
 			}

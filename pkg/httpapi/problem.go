@@ -87,11 +87,11 @@ func New(code Code, detail string) *Problem {
 		Retryable: e.Retryable,
 	}
 	if e.RetryAfter > 0 {
-		p.WithRetryAfter(time.Duration(e.RetryAfter) * time.Second)
+		p = p.WithRetryAfter(time.Duration(e.RetryAfter) * time.Second)
 	}
 	if e.Status == http.StatusUnauthorized {
 		// RFC 9110 §15.5.2: a 401 must carry a challenge.
-		p.WithHeader("WWW-Authenticate", `Bearer realm="apipay"`)
+		p = p.WithHeader("WWW-Authenticate", `Bearer realm="apipay"`)
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // readAll declares one parameter of each kind.
 func readAll(t *testing.T, rawQuery string) (limit int, err error) {
 	t.Helper()
-	r := httptest.NewRequest("GET", "/x", nil)
+	r := httptest.NewRequest(http.MethodGet, "/x", nil)
 	r.URL.RawQuery = rawQuery
 	q := NewQuery(r)
 	limit = q.Limit()
@@ -103,7 +104,7 @@ func TestQuery_Accepts(t *testing.T) {
 		require.Equal(t, want, limit)
 	}
 
-	r := httptest.NewRequest("GET", "/x?created%5Bgte%5D=1774747800&created[lt]=0&from=2026-03-29T02:30:00.5%2B02:00&name=a+b%25_&dry_run=true", nil)
+	r := httptest.NewRequest(http.MethodGet, "/x?created%5Bgte%5D=1774747800&created[lt]=0&from=2026-03-29T02:30:00.5%2B02:00&name=a+b%25_&dry_run=true", nil)
 	q := NewQuery(r)
 	gte, ok := q.Unix("created[gte]")
 	require.True(t, ok)
@@ -123,7 +124,7 @@ func TestQuery_Accepts(t *testing.T) {
 
 	c := testCursors(t)
 	at := Position{Time: time.UnixMicro(5).UTC(), ID: uuid.UUID{7}}
-	q = NewQuery(httptest.NewRequest("GET", "/x?cursor="+c.Encode("s", at), nil))
+	q = NewQuery(httptest.NewRequest(http.MethodGet, "/x?cursor="+c.Encode("s", at), nil))
 	got, ok := q.Cursor(c, "s")
 	require.True(t, ok)
 	require.Equal(t, at, got)
@@ -137,11 +138,11 @@ func TestQuery_NamesEveryFault(t *testing.T) {
 	require.Len(t, p.Errors, 4)
 	require.Less(t, len(p.Errors[3].Parameter), 80, "a stranger's name is clipped")
 
-	r := httptest.NewRequest("POST", "/x?a=1", nil)
+	r := httptest.NewRequest(http.MethodPost, "/x?a=1", nil)
 	requireProblem(t, RefuseQuery(r), CodeInvalidRequest, "a")
-	require.NoError(t, RefuseQuery(httptest.NewRequest("POST", "/x", nil)))
+	require.NoError(t, RefuseQuery(httptest.NewRequest(http.MethodPost, "/x", nil)))
 
-	q := NewQuery(httptest.NewRequest("GET", "/x?currency=xx", nil))
+	q := NewQuery(httptest.NewRequest(http.MethodGet, "/x?currency=xx", nil))
 	q.String("currency", 3)
 	q.Fail("currency", "Not a currency.")
 	requireProblem(t, q.Err(), CodeInvalidRequest, "currency")

@@ -49,14 +49,14 @@ func NewAt(t time.Time, order uint16) uuid.UUID {
 	if _, err := rand.Read(u[8:]); err != nil {
 		panic(err) // crypto/rand does not fail on supported systems
 	}
-	binary.BigEndian.PutUint64(u[:8], uint64(t.UnixMilli())<<16|0x7000|uint64(order&0x0fff)) //nolint:gosec // times after 1970
+	binary.BigEndian.PutUint64(u[:8], uint64(t.UnixMilli())<<16|0x7000|uint64(order&0x0fff))
 	u[8] = u[8]&0x3f | 0x80
 	return u
 }
 
 // Time is the millisecond that a UUIDv7 carries.
 func Time(u uuid.UUID) time.Time {
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(u[:8]) >> 16)) //nolint:gosec // 48 bits
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(u[:8]) >> 16))
 }
 
 // SameMillisecond are the smallest and the largest UUID of u's millisecond, both inclusive: the range of

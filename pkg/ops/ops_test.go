@@ -74,7 +74,7 @@ func TestServe(t *testing.T) {
 	}
 	close(drained)
 	require.NoError(t, <-ended)
-	_, err = http.Get(base + "/readyz") //nolint:noctx,bodyclose // refused
+	_, err = http.Get(base + "/readyz")
 	require.Error(t, err)
 }
 

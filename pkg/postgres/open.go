@@ -46,7 +46,7 @@ func Open(dsn string, o Options) (*pgxpool.Pool, error) {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
 	config.HealthCheckPeriod = 10 * time.Second
-	config.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTrimSQLInSpanName(), otelpgx.WithDisableConnectionDetailsInAttributes())
+	config.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes())
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("making the connection pool: %w", redact(err))

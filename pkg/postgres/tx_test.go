@@ -91,7 +91,7 @@ func TestLostCommitAnswerIsUnknown(t *testing.T) {
 	uri, err := url.Parse(db.App)
 	require.NoError(t, err)
 	target := uri.Host
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's listener
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
 	go func() {
@@ -122,7 +122,7 @@ func TestLostCommitAnswerIsUnknown(t *testing.T) {
 
 func cutAfterCommit(client net.Conn, target string) {
 	defer client.Close()
-	server, err := net.Dial("tcp", target) //nolint:noctx // a test's proxy
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}

@@ -168,7 +168,7 @@ func TestKeyset_ShowsItselfNowhere(t *testing.T) {
 	material := parsed.Key[0].KeyData.Value
 	require.NotEmpty(t, material)
 
-	encoded, err := json.Marshal(keys)
+	encoded, err := json.Marshal(map[string]any{"keys": keys})
 	require.NoError(t, err)
 	require.NotContains(t, string(encoded), material)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {

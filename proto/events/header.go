@@ -40,8 +40,6 @@ const (
 	seenAPIVersion
 	seenData
 	seenObject
-
-	seenRequired = seenID | seenType | seenCreated | seenLivemode | seenData | seenObject
 )
 
 // ParseHeader reads the members of a Header and checks that the rest is JSON, without building it. Of the rest it asks only
