@@ -29,11 +29,9 @@ func TestDocument(t *testing.T) {
 	money := []string{"createPaymentIntent", "confirmPaymentIntent", "cancelPaymentIntent", "createRefund"}
 	for path, item := range document.Paths.Map() {
 		for method, operation := range item.Operations() {
-			require.Condition(t, func() bool {
-				return slices.ContainsFunc(apikey.Scopes(), func(scope string) bool {
-					return strings.Contains(operation.Description, "`"+scope+"`")
-				})
-			}, "%s %s", method, path)
+			scope, _ := operation.Extensions["x-required-scope"].(string)
+			require.Contains(t, apikey.Scopes(), scope, "%s %s", method, path)
+			require.True(t, strings.HasSuffix(operation.Description, "Needs the scope `"+scope+"`."), "%s %s", method, path)
 			key := operation.Parameters.GetByInAndName("header", "Idempotency-Key")
 			require.Equal(t, method == "POST", key != nil, "%s %s", method, path)
 			if key != nil {
@@ -41,6 +39,11 @@ func TestDocument(t *testing.T) {
 			}
 			for _, status := range []string{"400", "401", "403", "429", "500", "503"} {
 				require.NotNil(t, operation.Responses.Value(status), "%s %s %s", method, path, status)
+			}
+			for status, response := range operation.Responses.Map() {
+				for _, header := range []string{"X-Request-Id", "RateLimit", "RateLimit-Policy"} {
+					require.Contains(t, response.Value.Headers, header, "%s %s %s", method, path, status)
+				}
 			}
 		}
 	}

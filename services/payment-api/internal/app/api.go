@@ -15,6 +15,7 @@ import (
 	"apipay.io/hub/pkg/ops"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/apidoc"
 	"apipay.io/hub/services/payment-api/internal/auth"
 	"apipay.io/hub/services/payment-api/internal/endpoints"
@@ -34,6 +35,13 @@ const (
 type API struct {
 	echo  *echo.Echo
 	loops []func(context.Context) error
+}
+
+// operations are those of the OpenAPI document, each in the package that it belongs to.
+type operations struct {
+	*payments.Service
+	*endpoints.Endpoints
+	*events.Events
 }
 
 // New wires the service over a pool of the role apipay_app.
@@ -69,12 +77,13 @@ func New(cfg Config, pool *pgxpool.Pool, health *ops.Health, logger *slog.Logger
 	if err := apidoc.Routes(e); err != nil {
 		return nil, err
 	}
-	v1 := e.Group(versionPrefix)
-	endpoints.New(endpoints.Deps{
-		Pool: pool, Policy: policy, Keyset: keyset, Cursors: cursors, Answers: answers, KeyTTL: cfg.IdempotencyTTL,
-	}).Routes(v1)
-	events.New(pool, cursors).Routes(v1)
-	money.Routes(v1)
+	api.Register(e, operations{
+		Service: money,
+		Endpoints: endpoints.New(endpoints.Deps{
+			Pool: pool, Policy: policy, Keyset: keyset, Cursors: cursors, Answers: answers, KeyTTL: cfg.IdempotencyTTL,
+		}),
+		Events: events.New(pool, cursors),
+	}, auth.Require)
 	return &API{echo: e, loops: []func(context.Context) error{
 		keys.RunLastUsed,
 		loop(money.RunReconciler, health.Loop("reconciler", loopSilence)),

@@ -12,20 +12,16 @@ import (
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
-type createRequest struct {
-	URL           string                   `json:"url" api:"required"`
-	EnabledEvents []string                 `json:"enabled_events" api:"required"`
-	Description   httpapi.Optional[string] `json:"description"`
-}
-
-func (e *Endpoints) create(c echo.Context) error {
+// CreateWebhookEndpoint implements api.Server.
+func (e *Endpoints) CreateWebhookEndpoint(c echo.Context) error {
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
 	}
-	var in createRequest
+	var in api.WebhookEndpointCreate
 	raw, err := httpapi.Bind(c, &in)
 	if err != nil {
 		return err
@@ -51,12 +47,11 @@ func (e *Endpoints) create(c echo.Context) error {
 		if err := audit(c, tx, "webhook_endpoint.create", object.ID, changes); err != nil {
 			return nil, err
 		}
-		object.Secret = secret.Reveal()
-		return object, nil
+		return row.showing(secret), nil
 	})
 }
 
-func insert(ctx context.Context, tx postgres.Tx, scope postgres.Scope, in createRequest) (endpointRow, error) {
+func insert(ctx context.Context, tx postgres.Tx, scope postgres.Scope, in api.WebhookEndpointCreate) (endpointRow, error) {
 	// Without the lock, two creations at once would both see the last free place.
 	const lock = `SELECT pg_advisory_xact_lock(hashtextextended('webhook_endpoints/' || $1 || '/' || $2, 0))`
 	const count = `SELECT count(*) FROM apipay.webhook_endpoints WHERE deleted_at IS NULL`

@@ -12,8 +12,8 @@ import (
 	"apipay.io/hub/pkg/postgres"
 )
 
-// delete is soft: what waits for the endpoint is failed by the dispatcher, so that nothing vanishes.
-func (e *Endpoints) delete(c echo.Context) error {
+// DeleteWebhookEndpoint implements api.Server: it is soft: what waits for the endpoint is failed by the dispatcher, so that nothing vanishes.
+func (e *Endpoints) DeleteWebhookEndpoint(c echo.Context) error {
 	const query = `
 		UPDATE apipay.webhook_endpoints SET deleted_at = now(), updated_at = now()
 		WHERE id = $1 AND deleted_at IS NULL

@@ -13,11 +13,12 @@ import (
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
-// deliveries lists what was sent to one endpoint, by the time of the events, newest first.
-func (e *Endpoints) deliveries(c echo.Context) error {
+// ListDeliveries implements api.Server: it lists what was sent to one endpoint, by the time of the events, newest first.
+func (e *Endpoints) ListDeliveries(c echo.Context) error {
 	// One delivery per event and endpoint, so the event's id is a key of this list.
 	const query = selectDelivery + `
 		WHERE d.endpoint_id = $1 AND ($2::uuid IS NULL OR d.event_id < $2) AND ($3::text IS NULL OR d.status = $3)
@@ -37,7 +38,7 @@ func (e *Endpoints) deliveries(c echo.Context) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	var list []Delivery
+	var list []api.Delivery
 	var lastEvent uuid.UUID
 	err = e.reading(c, func(ctx context.Context, tx postgres.Tx) error {
 		if _, err := find(ctx, tx, endpointID, false); err != nil {
@@ -64,7 +65,7 @@ func (e *Endpoints) deliveries(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return httpapi.JSON(c, http.StatusOK, httpapi.Page(list, limit, func(Delivery) string {
+	return httpapi.JSON(c, http.StatusOK, httpapi.Page(list, limit, func(api.Delivery) string {
 		return e.Cursors.Encode(scope, httpapi.Position{ID: lastEvent})
 	}))
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/api"
 )
 
 const (
@@ -20,41 +20,6 @@ const (
 	// excerptShown are the first characters of an answer: a page of deliveries must not weigh megabytes.
 	excerptShown = 1024
 )
-
-// Delivery is one event to one endpoint, as the merchant sees it.
-type Delivery struct {
-	ID            string    `json:"id"`
-	Object        string    `json:"object"`
-	TenantID      string    `json:"tenant_id"`
-	Livemode      bool      `json:"livemode"`
-	EndpointID    string    `json:"endpoint_id"`
-	EndpointURL   string    `json:"endpoint_url"`
-	EventID       string    `json:"event_id"`
-	EventType     string    `json:"event_type"`
-	Status        string    `json:"status"`
-	AttemptCount  int       `json:"attempt_count"`
-	NextAttemptAt *int64    `json:"next_attempt_at"`
-	Held          *string   `json:"held"`
-	DeliveredAt   *int64    `json:"delivered_at"`
-	FailedAt      *int64    `json:"failed_at"`
-	FailureReason *string   `json:"failure_reason"`
-	CreatedAt     int64     `json:"created_at"`
-	Attempts      []Attempt `json:"attempts"`
-}
-
-// Attempt is one HTTP try of a delivery.
-type Attempt struct {
-	Number          int            `json:"number"`
-	Trigger         string         `json:"trigger"`
-	Outcome         string         `json:"outcome"`
-	StartedAt       int64          `json:"started_at"`
-	LatencyMS       *int           `json:"latency_ms"`
-	PhasesMS        jsontext.Value `json:"phases_ms"`
-	RemoteIP        *string        `json:"remote_ip"`
-	StatusCode      *int           `json:"status_code"`
-	ErrorClass      *string        `json:"error_class"`
-	ResponseExcerpt *string        `json:"response_excerpt"`
-}
 
 type deliveryRow struct {
 	EventID       uuid.UUID
@@ -84,12 +49,12 @@ const selectDelivery = `
 	JOIN apipay.webhook_endpoints e ON e.id = d.endpoint_id
 	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = d.endpoint_id`
 
-func (r deliveryRow) object(attempts []Attempt) Delivery {
-	return Delivery{
-		ID: id.Format(id.Delivery, r.ID), Object: "webhook_delivery", TenantID: id.Format(id.Tenant, r.TenantID), Livemode: r.Livemode,
+func (r deliveryRow) object(attempts []api.DeliveryAttempt) api.Delivery {
+	return api.Delivery{
+		ID: id.Format(id.Delivery, r.ID), Object: api.WebhookDelivery, TenantID: id.Format(id.Tenant, r.TenantID), Livemode: r.Livemode,
 		EndpointID: id.Format(id.Endpoint, r.EndpointID), EndpointURL: r.EndpointURL,
 		EventID: id.Format(id.Event, r.EventID), EventType: r.EventType,
-		Status: r.Status, AttemptCount: r.AttemptCount, NextAttemptAt: unix(r.NextAttemptAt), Held: r.Held,
+		Status: api.DeliveryStatus(r.Status), AttemptCount: r.AttemptCount, NextAttemptAt: unix(r.NextAttemptAt), Held: r.Held,
 		DeliveredAt: unix(r.DeliveredAt), FailedAt: unix(r.FailedAt), FailureReason: r.FailureReason,
 		CreatedAt: r.CreatedAt.Unix(), Attempts: attempts,
 	}
@@ -118,7 +83,7 @@ type attemptRow struct {
 }
 
 // withAttempts completes rows by the newest attempts of each, oldest first.
-func withAttempts(ctx context.Context, tx postgres.Tx, list []deliveryRow) ([]Delivery, error) {
+func withAttempts(ctx context.Context, tx postgres.Tx, list []deliveryRow) ([]api.Delivery, error) {
 	const query = `
 		SELECT a.* FROM unnest($1::uuid[], $2::uuid[]) AS d (event_id, id)
 		CROSS JOIN LATERAL (
@@ -140,15 +105,15 @@ func withAttempts(ctx context.Context, tx postgres.Tx, list []deliveryRow) ([]De
 	if err != nil {
 		return nil, fmt.Errorf("reading attempts: %w", err)
 	}
-	byDelivery := map[uuid.UUID][]Attempt{}
+	byDelivery := map[uuid.UUID][]api.DeliveryAttempt{}
 	for _, a := range attempts {
-		byDelivery[a.DeliveryID] = append(byDelivery[a.DeliveryID], Attempt{
-			Number: a.Number, Trigger: a.Trigger, Outcome: a.Outcome, StartedAt: a.StartedAt.Unix(), LatencyMS: a.LatencyMS,
+		byDelivery[a.DeliveryID] = append(byDelivery[a.DeliveryID], api.DeliveryAttempt{
+			Number: a.Number, Trigger: api.DeliveryAttemptTrigger(a.Trigger), Outcome: api.DeliveryAttemptOutcome(a.Outcome), StartedAt: a.StartedAt.Unix(), LatencyMS: a.LatencyMS,
 			PhasesMS: a.PhasesMS, RemoteIP: a.RemoteIP, StatusCode: a.StatusCode, ErrorClass: a.ErrorClass,
 			ResponseExcerpt: a.ResponseExcerpt,
 		})
 	}
-	deliveries := make([]Delivery, len(list))
+	deliveries := make([]api.Delivery, len(list))
 	for i, row := range list {
 		deliveries[i] = row.object(byDelivery[row.ID])
 	}
@@ -156,23 +121,23 @@ func withAttempts(ctx context.Context, tx postgres.Tx, list []deliveryRow) ([]De
 }
 
 // findDelivery reads a delivery of the endpoint. Its id carries the event's millisecond: the range prunes to one week.
-func findDelivery(ctx context.Context, tx postgres.Tx, endpointID, deliveryID uuid.UUID) (Delivery, error) {
+func findDelivery(ctx context.Context, tx postgres.Tx, endpointID, deliveryID uuid.UUID) (api.Delivery, error) {
 	const query = selectDelivery + ` WHERE d.event_id BETWEEN $1 AND $2 AND d.id = $3 AND d.endpoint_id = $4`
 	low, high := id.SameMillisecond(deliveryID)
 	rows, err := tx.Query(ctx, query, low, high, deliveryID, endpointID)
 	if err != nil {
-		return Delivery{}, fmt.Errorf("reading the delivery: %w", err)
+		return api.Delivery{}, fmt.Errorf("reading the delivery: %w", err)
 	}
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[deliveryRow])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Delivery{}, notFound(id.Delivery)
+		return api.Delivery{}, notFound(id.Delivery)
 	}
 	if err != nil {
-		return Delivery{}, fmt.Errorf("reading the delivery: %w", err)
+		return api.Delivery{}, fmt.Errorf("reading the delivery: %w", err)
 	}
 	list, err := withAttempts(ctx, tx, []deliveryRow{row})
 	if err != nil {
-		return Delivery{}, err
+		return api.Delivery{}, err
 	}
 	return list[0], nil
 }

@@ -10,12 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 
-	"apipay.io/hub/pkg/apikey"
 	"apipay.io/hub/pkg/httpapi"
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/pkg/webhook"
-	"apipay.io/hub/services/payment-api/internal/auth"
 	"apipay.io/hub/services/payment-api/internal/idempotency"
 )
 
@@ -34,28 +32,13 @@ type Deps struct {
 	KeyTTL time.Duration
 }
 
-// Endpoints serves /v1/webhook-endpoints.
+// Endpoints has the operations of /v1/webhook-endpoints.
 type Endpoints struct {
 	Deps
 }
 
 // New makes the handlers.
 func New(deps Deps) *Endpoints { return &Endpoints{deps} }
-
-// Routes adds the routes to a group that authenticates.
-func (e *Endpoints) Routes(g *echo.Group) {
-	read, write := auth.Require(apikey.WebhookEndpointsRead), auth.Require(apikey.WebhookEndpointsWrite)
-	g.POST("/webhook-endpoints", e.create, write)
-	g.GET("/webhook-endpoints", e.list, read)
-	g.GET("/webhook-endpoints/:id", e.read, read)
-	g.PATCH("/webhook-endpoints/:id", e.update, write)
-	g.DELETE("/webhook-endpoints/:id", e.delete, write)
-	g.POST("/webhook-endpoints/:id/rotate-secret", e.rotate, write)
-	g.POST("/webhook-endpoints/:id/ping", e.ping, write)
-	g.GET("/webhook-endpoints/:id/deliveries", e.deliveries, read)
-	g.POST("/webhook-endpoints/:id/deliveries/:delivery/retry", e.retry, write)
-	g.POST("/webhook-endpoints/:id/recover", e.recover, write)
-}
 
 // Needs are the privileges that the package's statements take.
 func Needs() []postgres.Need {

@@ -11,13 +11,14 @@ import (
 
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
-	"apipay.io/hub/proto/events"
+	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/api"
 )
 
 // The states of an endpoint.
 const (
-	statusEnabled  = "enabled"
-	statusDisabled = "disabled"
+	statusEnabled  = api.Enabled
+	statusDisabled = api.Disabled
 
 	// disabledByMerchant is the reason of an endpoint that its merchant switched off.
 	disabledByMerchant = "requested"
@@ -29,7 +30,7 @@ type endpointRow struct {
 	URL            string
 	EnabledEvents  []string
 	Description    *string
-	Status         string
+	Status         api.EndpointStatus
 	DisabledReason *string
 	Livemode       bool
 	Version        int64
@@ -38,27 +39,22 @@ type endpointRow struct {
 
 const endpointColumns = `id, url, enabled_events, description, status, disabled_reason, livemode, version, created_at`
 
-// Object is a webhook endpoint as the API and events show it.
-type Object struct {
-	ID             string   `json:"id"`
-	Object         string   `json:"object"`
-	URL            string   `json:"url"`
-	EnabledEvents  []string `json:"enabled_events"`
-	Description    *string  `json:"description"`
-	Status         string   `json:"status"`
-	DisabledReason *string  `json:"disabled_reason"`
-	Livemode       bool     `json:"livemode"`
-	Created        int64    `json:"created"`
-	Version        int64    `json:"version"`
-	// Secret is there only in the answers that create it.
-	Secret string `json:"secret,omitzero"`
-}
-
-func (r endpointRow) object() Object {
-	return Object{
-		ID: id.Format(id.Endpoint, r.ID), Object: events.ObjectWebhookEndpoint, URL: r.URL, EnabledEvents: r.EnabledEvents,
+// object is the endpoint as the API and events show it.
+func (r endpointRow) object() api.WebhookEndpoint {
+	return api.WebhookEndpoint{
+		ID: id.Format(id.Endpoint, r.ID), Object: api.WebhookEndpointObjectWebhookEndpoint, URL: r.URL, EnabledEvents: r.EnabledEvents,
 		Description: r.Description, Status: r.Status, DisabledReason: r.DisabledReason, Livemode: r.Livemode,
 		Created: r.CreatedAt.Unix(), Version: r.Version,
+	}
+}
+
+// showing is the object with the secret that the request made; no other answer has it.
+func (r endpointRow) showing(secret webhook.Secret) api.WebhookEndpointWithSecret {
+	o := r.object()
+	return api.WebhookEndpointWithSecret{
+		ID: o.ID, Object: api.WebhookEndpointWithSecretObject(o.Object), URL: o.URL, EnabledEvents: o.EnabledEvents,
+		Description: o.Description, Status: o.Status, DisabledReason: o.DisabledReason, Livemode: o.Livemode,
+		Created: o.Created, Version: o.Version, Secret: secret.Reveal(),
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
-// ping emits an event that goes to this endpoint alone, and answers the event: 202, because it is sent later.
-func (e *Endpoints) ping(c echo.Context) error {
+// PingWebhookEndpoint implements api.Server: it emits an event that goes to this endpoint alone, and answers the event: 202, because it is sent later.
+func (e *Endpoints) PingWebhookEndpoint(c echo.Context) error {
 	// Each outbound event about an object raises its version.
 	const query = `
 		UPDATE apipay.webhook_endpoints SET version = version + 1, updated_at = now()

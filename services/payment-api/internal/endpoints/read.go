@@ -12,10 +12,12 @@ import (
 	"apipay.io/hub/pkg/httpapi"
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
-func (e *Endpoints) read(c echo.Context) error {
+// GetWebhookEndpoint implements api.Server.
+func (e *Endpoints) GetWebhookEndpoint(c echo.Context) error {
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
 	}
@@ -34,7 +36,8 @@ func (e *Endpoints) read(c echo.Context) error {
 	return httpapi.JSON(c, http.StatusOK, row.object())
 }
 
-func (e *Endpoints) list(c echo.Context) error {
+// ListWebhookEndpoints implements api.Server.
+func (e *Endpoints) ListWebhookEndpoints(c echo.Context) error {
 	const query = `
 		SELECT ` + endpointColumns + ` FROM apipay.webhook_endpoints
 		WHERE deleted_at IS NULL AND ($1::timestamptz IS NULL OR (created_at, id) < ($1, $2))
@@ -64,11 +67,11 @@ func (e *Endpoints) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	objects := make([]Object, len(list))
+	objects := make([]api.WebhookEndpoint, len(list))
 	for i, row := range list {
 		objects[i] = row.object()
 	}
-	return httpapi.JSON(c, http.StatusOK, httpapi.Page(objects, limit, func(Object) string {
+	return httpapi.JSON(c, http.StatusOK, httpapi.Page(objects, limit, func(api.WebhookEndpoint) string {
 		last := list[limit-1]
 		return e.Cursors.Encode(scope, httpapi.Position{Time: last.CreatedAt, ID: last.ID})
 	}))

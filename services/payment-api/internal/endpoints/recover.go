@@ -13,26 +13,12 @@ import (
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
-type recoverRequest struct {
-	Since httpapi.Integer `json:"since" api:"required"`
-}
-
-// Recovery is what was asked for; the dispatcher works through it.
-type Recovery struct {
-	ID         string `json:"id"`
-	Object     string `json:"object"`
-	EndpointID string `json:"endpoint_id"`
-	Since      int64  `json:"since"`
-	Status     string `json:"status"`
-	Livemode   bool   `json:"livemode"`
-	Created    int64  `json:"created"`
-}
-
-// recover asks for everything that failed since a time to be sent again.
-func (e *Endpoints) recover(c echo.Context) error {
+// RecoverDeliveries implements api.Server: it asks for everything that failed since a time to be sent again.
+func (e *Endpoints) RecoverDeliveries(c echo.Context) error {
 	const query = `
 		INSERT INTO apipay.recoveries (id, tenant_id, livemode, filter, requested_by)
 		VALUES ($1, $2, $3, $4, $5)`
@@ -43,7 +29,7 @@ func (e *Endpoints) recover(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var in recoverRequest
+	var in api.Recover
 	raw, err := httpapi.Bind(c, &in)
 	if err != nil {
 		return err
@@ -79,9 +65,9 @@ func (e *Endpoints) recover(c echo.Context) error {
 		if err := audit(c, tx, "webhook_endpoint.recover", id.Format(id.Endpoint, endpointID), changes); err != nil {
 			return nil, err
 		}
-		return Recovery{
-			ID: id.Format(id.Recovery, recoveryID), Object: "recovery", EndpointID: id.Format(id.Endpoint, endpointID),
-			Since: in.Since.Value, Status: "pending", Livemode: principal.Scope.Livemode, Created: tx.Now.Unix(),
+		return api.Recovery{
+			ID: id.Format(id.Recovery, recoveryID), Object: api.RecoveryObjectRecovery, EndpointID: id.Format(id.Endpoint, endpointID),
+			Since: in.Since.Value, Status: api.RecoveryStatusPending, Livemode: principal.Scope.Livemode, Created: tx.Now.Unix(),
 		}, nil
 	})
 }

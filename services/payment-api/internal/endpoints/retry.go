@@ -13,8 +13,8 @@ import (
 	"apipay.io/hub/pkg/webhook"
 )
 
-// retry makes a delivery due now; sending it is the dispatcher's.
-func (e *Endpoints) retry(c echo.Context) error {
+// RetryDelivery implements api.Server: it makes a delivery due now; sending it is the dispatcher's.
+func (e *Endpoints) RetryDelivery(c echo.Context) error {
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"apipay.io/hub/pkg/httpapi"
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
@@ -20,13 +21,9 @@ const (
 	maxOverlap     = 7 * 24 * 60 * 60
 )
 
-type rotateRequest struct {
-	OverlapSeconds httpapi.Optional[httpapi.Integer] `json:"overlap_seconds" api:"nonnull"`
-}
-
-// rotate makes a new active secret. The one before it signs beside it for the overlap; those before that one end at once,
+// RotateWebhookSecret implements api.Server: it makes a new active secret. The one before it signs beside it for the overlap; those before that one end at once,
 // so that never more than two sign.
-func (e *Endpoints) rotate(c echo.Context) error {
+func (e *Endpoints) RotateWebhookSecret(c echo.Context) error {
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
 	}
@@ -34,7 +31,7 @@ func (e *Endpoints) rotate(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var in rotateRequest
+	var in api.RotateSecret
 	raw, err := httpapi.Bind(c, &in, httpapi.AllowEmpty())
 	if err != nil {
 		return err
@@ -56,12 +53,10 @@ func (e *Endpoints) rotate(c echo.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		object := row.object()
-		if err := audit(c, tx, "webhook_endpoint.rotate_secret", object.ID, map[string]any{"overlap_seconds": overlap.Value}); err != nil {
+		if err := audit(c, tx, "webhook_endpoint.rotate_secret", id.Format(id.Endpoint, endpointID), map[string]any{"overlap_seconds": overlap.Value}); err != nil {
 			return nil, err
 		}
-		object.Secret = secret.Reveal()
-		return object, nil
+		return row.showing(secret), nil
 	})
 }
 

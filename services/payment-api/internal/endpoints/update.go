@@ -12,17 +12,14 @@ import (
 	"apipay.io/hub/pkg/httpapi"
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/api"
 )
 
 // updateRequest changes what is present; only description can be null, which removes it.
-type updateRequest struct {
-	URL           httpapi.Optional[string]   `json:"url" api:"nonnull"`
-	EnabledEvents httpapi.Optional[[]string] `json:"enabled_events" api:"nonnull"`
-	Description   httpapi.Optional[string]   `json:"description"`
-	Status        httpapi.Optional[string]   `json:"status" api:"nonnull"`
-}
+type updateRequest api.WebhookEndpointUpdate
 
-func (e *Endpoints) update(c echo.Context) error {
+// UpdateWebhookEndpoint implements api.Server.
+func (e *Endpoints) UpdateWebhookEndpoint(c echo.Context) error {
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
 	}

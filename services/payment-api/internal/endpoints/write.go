@@ -13,6 +13,7 @@ import (
 	"apipay.io/hub/pkg/httpapi"
 	"apipay.io/hub/pkg/outbox"
 	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/auth"
 	"apipay.io/hub/services/payment-api/internal/idempotency"
 )
@@ -88,11 +89,11 @@ func execute(ctx context.Context, tx postgres.Tx, c echo.Context, status int, ru
 		return idempotency.Response{}, err
 	}
 	header := map[string]string{echo.HeaderContentType: echo.MIMEApplicationJSON}
-	if created, ok := object.(Object); ok && status == http.StatusCreated {
-		header[echo.HeaderLocation] = c.Request().URL.Path + "/" + created.ID
-	}
-	if shown, ok := object.(Object); ok && shown.Secret != "" {
+	if shown, ok := object.(api.WebhookEndpointWithSecret); ok {
 		header[sealedMark] = "true"
+		if status == http.StatusCreated {
+			header[echo.HeaderLocation] = c.Request().URL.Path + "/" + shown.ID
+		}
 	}
 	return idempotency.Response{Status: status, Header: header, Body: body}, nil
 }

@@ -9,18 +9,17 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 
-	"apipay.io/hub/pkg/apikey"
 	"apipay.io/hub/pkg/httpapi"
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/outbox"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/proto/events"
+	"apipay.io/hub/services/payment-api/internal/api"
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
@@ -31,7 +30,7 @@ const shown = 30 * 24 * time.Hour
 // txTimeout bounds one transaction, its wait for a connection included.
 const txTimeout = 10 * time.Second
 
-// Events serves /v1/events.
+// Events has the operations of /v1/events.
 type Events struct {
 	pool    *pgxpool.Pool
 	cursors *httpapi.Cursors
@@ -42,19 +41,13 @@ func New(pool *pgxpool.Pool, cursors *httpapi.Cursors) *Events {
 	return &Events{pool: pool, cursors: cursors}
 }
 
-// Routes adds the routes to a group that authenticates.
-func (e *Events) Routes(g *echo.Group) {
-	read := auth.Require(apikey.EventsRead)
-	g.GET("/events", e.list, read)
-	g.GET("/events/:id", e.read, read)
-}
-
 // Needs are the privileges that the package's statements take.
 func Needs() []postgres.Need {
 	return []postgres.Need{{Table: "outbox_events", Verbs: []postgres.Verb{postgres.Select}}}
 }
 
-func (e *Events) read(c echo.Context) error {
+// GetEvent implements api.Server.
+func (e *Events) GetEvent(c echo.Context) error {
 	const query = `SELECT payload FROM apipay.outbox_events WHERE id = $1 AND topic = $2`
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
@@ -90,7 +83,8 @@ type eventRow struct {
 	Payload []byte
 }
 
-func (e *Events) list(c echo.Context) error {
+// ListEvents implements api.Server.
+func (e *Events) ListEvents(c echo.Context) error {
 	// An event's id carries its time, so ranges of time are ranges of ids: all of it is one scan of the index by tenant.
 	const query = `
 		SELECT id, payload FROM apipay.outbox_events
@@ -138,11 +132,11 @@ func (e *Events) list(c echo.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing events: %w", err)
 	}
-	envelopes := make([]jsontext.Value, len(list))
+	envelopes := make([]api.Event, len(list))
 	for i, row := range list {
 		envelopes[i] = row.Payload
 	}
-	return httpapi.JSON(c, http.StatusOK, httpapi.Page(envelopes, limit, func(jsontext.Value) string {
+	return httpapi.JSON(c, http.StatusOK, httpapi.Page(envelopes, limit, func(api.Event) string {
 		return e.cursors.Encode(scope, httpapi.Position{ID: list[limit-1].ID})
 	}))
 }

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +40,10 @@ var load = sync.OnceValue(func() contract {
 	}
 	// Tests reach the service under any host.
 	document.Servers = nil
+	// Answers may gain members, but not before the document has them.
+	for _, schema := range document.Components.Schemas {
+		closeSchema(schema)
+	}
 	if err := document.Validate(context.Background()); err != nil {
 		return contract{err: err}
 	}
@@ -68,6 +74,60 @@ func Handler(t testing.TB, next http.Handler) http.Handler {
 	})
 }
 
+// closeSchema refuses members that the schema does not name, in what the schema says itself. Parts of an allOf become one
+// schema first: a part does not know the members of the others.
+func closeSchema(ref *openapi3.SchemaRef) {
+	if ref == nil || ref.Value == nil {
+		return
+	}
+	schema := ref.Value
+	if len(schema.AllOf) > 0 {
+		// In place: everything that refers to the schema shares it.
+		parts := schema.AllOf
+		schema.AllOf, schema.Properties, schema.Required = nil, openapi3.Schemas{}, nil
+		for _, part := range parts {
+			maps.Copy(schema.Properties, part.Value.Properties)
+			schema.Required = append(schema.Required, part.Value.Required...)
+		}
+	}
+	for _, property := range schema.Properties {
+		if property.Ref == "" {
+			closeSchema(property)
+		}
+	}
+	if schema.Items != nil && schema.Items.Ref == "" {
+		closeSchema(schema.Items)
+	}
+	if len(schema.Properties) > 0 && schema.AdditionalProperties.Schema == nil {
+		no := false
+		schema.AdditionalProperties.Has = &no
+	}
+}
+
+// everywhere are the headers that HTTP itself and every answer of pkg/httpapi have.
+var everywhere = []string{
+	"Content-Type", "Content-Length", "Date", "Connection", "Cache-Control", "Content-Security-Policy", "Referrer-Policy",
+	"X-Content-Type-Options",
+}
+
+// checkHeaders refuses headers that the operation does not have for the status.
+func checkHeaders(route *routers.Route, answer *http.Response) error {
+	response := route.Operation.Responses.Status(answer.StatusCode)
+	if response == nil {
+		return nil // refused with the body
+	}
+	for name := range answer.Header {
+		documented := slices.Contains(everywhere, name)
+		for known := range response.Value.Headers {
+			documented = documented || http.CanonicalHeaderKey(known) == name
+		}
+		if !documented {
+			return fmt.Errorf("the header %s is not documented", name)
+		}
+	}
+	return nil
+}
+
 func (c contract) check(r *http.Request, answer *http.Response, body []byte) error {
 	if answer.Header.Get("X-Request-Id") == "" {
 		return errors.New("no X-Request-Id")
@@ -88,6 +148,9 @@ func (c contract) check(r *http.Request, answer *http.Response, body []byte) err
 			answer.StatusCode == http.StatusUnauthorized {
 			return c.problem(body)
 		}
+		return err
+	}
+	if err := checkHeaders(route, answer); err != nil {
 		return err
 	}
 	return openapi3filter.ValidateResponse(request.Context(), &openapi3filter.ResponseValidationInput{
