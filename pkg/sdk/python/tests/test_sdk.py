@@ -20,6 +20,7 @@ from apipay import ApiPay, ApiPayError, AsyncApiPay, Secret, WebhookEndpoint, We
 from apipay.testing import sign
 
 KEY = "apk_test_KEYMARKER"
+INTENT = b'{"id":"pi_1","amount":1,"currency":"EUR","status":"succeeded"}'
 
 
 class Server:
@@ -88,7 +89,8 @@ def drip(first: bytes) -> Callable[[socket.socket], None]:
 
 def stall(connection: socket.socket) -> None:
     """Ends with the caller, who closes the connection."""
-    connection.recv(1)
+    while connection.recv(65536):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_wait_for_leaves_the_key_reachable(serve: Serve) -> None:
 
 
 def test_one_client_serves_many_threads(serve: Serve) -> None:
-    server = serve(answer(b'{"id":"pi_1","amount":1}'))
+    server = serve(answer(INTENT))
     with ApiPay(KEY, base_url=server.url) as client, ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda _: client.payment_intents.get("pi_1").amount, range(64)))
     assert found == [1] * 64
@@ -158,7 +160,7 @@ def test_one_client_serves_many_threads(serve: Serve) -> None:
 
 def test_environment_proxies_are_not_used(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = serve(answer(b"{}"))
-    server = serve(answer(b'{"id":"pi_direct"}'))
+    server = serve(answer(INTENT.replace(b"pi_1", b"pi_direct")))
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, proxy.url)
     for name in ("NO_PROXY", "no_proxy"):
@@ -175,7 +177,7 @@ def test_environment_proxies_are_not_used(serve: Serve, monkeypatch: pytest.Monk
 
 
 def test_proxy_that_was_asked_for_is_used(serve: Serve) -> None:
-    proxy = serve(answer(b'{"id":"pi_proxied"}'))
+    proxy = serve(answer(INTENT.replace(b"pi_1", b"pi_proxied")))
 
     async def asynchronous() -> str:
         async with AsyncApiPay(KEY, base_url="http://hub.invalid", proxy=proxy.url) as client:
@@ -202,6 +204,23 @@ def test_error_survives_pickling(serve: Serve) -> None:
     copied = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(copied, ApiPayError)
     assert (str(copied), copied.idempotency_key) == (str(caught.value), "order-1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id":"pi_1","currency":"EUR","status":"succeeded"}',
+        b'{"id":"pi_1","amount":null,"currency":"EUR","status":"succeeded"}',
+        b'{"id":"pi_1","amount":1.0,"currency":"EUR","status":"succeeded"}',
+        b'{"id":"pi_1","amount":NaN,"currency":"EUR","status":"succeeded"}',
+        b"[" * 100_000,
+    ],
+    ids=["missing", "null", "float", "nan", "deep"],
+)
+def test_answers_that_are_no_payment_intent(serve: Serve, body: bytes) -> None:
+    with ApiPay(KEY, base_url=serve(answer(body)).url) as client, pytest.raises(ApiPayError) as caught:
+        client.payment_intents.get("pi_1")
+    assert (caught.value.kind, caught.value.code, caught.value.status) == ("decode", "invalid_response", 200)
 
 
 @pytest.mark.parametrize("amount", [10.0, True, "10", 1e3])
@@ -236,7 +255,9 @@ def test_secret_is_not_printed_or_pickled() -> None:
 
 def test_verifier_accepts_what_the_helper_signs() -> None:
     verifier = WebhookVerifier("whsec_new", "whsec_old", clock=lambda: 1700000000.9)
-    payload = b'{"id":"evt_1","type":"refund.failed","data":{"object":{"id":"re_1","amount":5}}}'
+    payload = (
+        b'{"id":"evt_1","type":"refund.failed","data":{"object":{"id":"re_1","amount":5,"currency":"EUR","status":"failed"}}}'
+    )
     event = verifier.construct_event(payload, sign(payload, "whsec_old", timestamp=1700000000))
     assert (event.id, event.refund().amount) == ("evt_1", 5)
 

@@ -64,12 +64,12 @@ class PaymentError(ApiObject):
 class PaymentIntent(ApiObject):
     """One payment. An amount of 1000 is 10.00 EUR, and 1000 JPY."""
 
-    id: str = ""
+    id: str
     object: str = "payment_intent"
-    amount: int = 0
+    amount: int
     amount_refunded: int = 0
-    currency: str = ""
-    status: str = ""
+    currency: str
+    status: str
     """See :class:`PaymentIntentStatus`."""
     livemode: bool = False
     created: int = 0
@@ -87,12 +87,12 @@ class PaymentIntent(ApiObject):
 class Refund(ApiObject):
     """Money given back."""
 
-    id: str = ""
+    id: str
     object: str = "refund"
     payment_intent: str = ""
-    amount: int = 0
-    currency: str = ""
-    status: str = ""
+    amount: int
+    currency: str
+    status: str
     """See :class:`RefundStatus`."""
     failure_reason: str | None = None
     reason: str | None = None
@@ -106,7 +106,7 @@ class Refund(ApiObject):
 class WebhookEndpoint(ApiObject):
     """An address that events are delivered to."""
 
-    id: str = ""
+    id: str
     object: str = "webhook_endpoint"
     url: str = ""
     enabled_events: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ class DeliveryAttempt(ApiObject):
 class WebhookDelivery(ApiObject):
     """One event on its way to one endpoint."""
 
-    id: str = ""
+    id: str
     object: str = "webhook_delivery"
     endpoint_id: str = ""
     endpoint_url: str = ""
@@ -163,7 +163,7 @@ class WebhookDelivery(ApiObject):
 class Recovery(ApiObject):
     """A request to send again what failed."""
 
-    id: str = ""
+    id: str
     object: str = "recovery"
     endpoint_id: str = ""
     since: int = 0
@@ -184,21 +184,21 @@ class EventRequest(ApiObject):
 class EventData(ApiObject):
     """The object as it was then."""
 
-    object: dict[str, Any] = field(default_factory=dict)
+    object: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event(ApiObject):
     """A fact that merchants are told. Its id is the same in every delivery: handle each id once."""
 
-    id: str = ""
-    type: str = ""
+    id: str
+    type: str
     """See :class:`EventType`."""
     created: int = 0
     livemode: bool = False
     api_version: str = ""
     request: EventRequest | None = None
-    data: EventData = field(default_factory=EventData)
+    data: EventData
 
     def payment_intent(self) -> PaymentIntent:
         """The object of a payment_intent event."""

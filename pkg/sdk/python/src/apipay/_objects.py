@@ -6,7 +6,7 @@ import copy
 import functools
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ._errors import invalid_response
@@ -74,7 +74,14 @@ def _read(cls: type[O], members: Any) -> O:
             known[name] = reader(value)
             if isinstance(known[name], Secret):
                 kept = {**kept, name: REDACTED}
+    if not _required(cls) <= known.keys():  # type: ignore[arg-type]  # a class is hashable
+        raise _Unreadable
     return cls(extra=extra, _members=kept, **known)
+
+
+@functools.cache
+def _required(cls: type[ApiObject]) -> frozenset[str]:
+    return frozenset(f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING)
 
 
 @functools.cache
