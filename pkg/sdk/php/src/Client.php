@@ -36,8 +36,9 @@ final class Client
      * @param \Closure|null                $clock          gives the time as a \DateTimeInterface; for dates in Retry-After
      * @param \Closure|null                $sleeper        waits for a number of seconds, a float
      * @param \Closure|null                $random         gives numbers in [0,1) for jitter; keys do not come from it
-     * @param ClientInterface|null         $httpClient     another PSR-18 client; its own timeouts hold then, and it gets
-     *                                                     "Connection: close", so that it cannot repeat a request by itself
+     * @param ClientInterface|null         $httpClient     another PSR-18 client, without repeats and redirects; its own
+     *                                                     timeouts hold then, and the SDK sends "Connection: close", since
+     *                                                     transports repeat requests on connections that they reuse
      * @param RequestFactoryInterface|null $requestFactory another PSR-17 factory
      * @param StreamFactoryInterface|null  $streamFactory  another PSR-17 factory
      * @param array<int, mixed>            $curlOptions    further options of the default client, e.g. CURLOPT_PROXY

@@ -77,7 +77,7 @@ final class Core
         if ($this->http instanceof CurlClient) {
             return $this->http->exchange($request, $timeout, self::MAX_SUCCESS_BODY, self::MAX_ERROR_BODY);
         }
-        // Another client's transport may repeat a request on a connection that it reuses: it shall reuse none.
+        // Another client's transport may repeat a request on a connection that it reuses. A server that gets this header closes.
         $answer = new Answer();
         try {
             $response = $this->http->sendRequest($request->withHeader('Connection', 'close'));
@@ -87,6 +87,9 @@ final class Core
             }
             $limit = $answer->success() ? self::MAX_SUCCESS_BODY : self::MAX_ERROR_BODY;
             $body = $response->getBody();
+            if ($body->isSeekable()) {
+                $body->rewind();
+            }
             while (!$answer->tooLarge && !$body->eof()) {
                 $answer->bodyPart($body->read(65536), $limit, $limit);
             }
