@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,18 +41,38 @@ const (
 // few times, when Postgres asks for that (serialization failure, deadlock), so fn must have no effect
 // outside the transaction. It fails with what fn returned, or with [ErrCommitUnknown].
 func InTenant(ctx context.Context, pool *pgxpool.Pool, scope Scope, fn func(tx Tx) error) error {
-	const query = `SELECT set_config('app.tenant_id', $1, true), set_config('app.livemode', $2, true), now()`
 	return retry(ctx, func() error {
 		return inTx(ctx, pool, func(raw pgx.Tx) (time.Time, error) {
 			var now time.Time
 			var tenant, mode string
-			livemode := "false"
-			if scope.Livemode {
-				livemode = "true"
-			}
-			err := raw.QueryRow(ctx, query, scope.TenantID.String(), livemode).Scan(&tenant, &mode, &now)
+			err := raw.QueryRow(ctx, scopeTenant, scope.TenantID.String(), strconv.FormatBool(scope.Livemode)).Scan(&tenant, &mode, &now)
 			return now, err
 		}, fn)
+	})
+}
+
+const scopeTenant = `SELECT set_config('app.tenant_id', $1, true), set_config('app.livemode', $2, true), now()`
+
+// ReadInTenant sends a batch that only reads, scoped as by [InTenant], in one round trip: what a client pipelines up to one
+// Sync is one transaction, the settings of which end with it, behind a pooler in transaction mode, too. read reads the results
+// in the order of the batch; it may be called more than once.
+func ReadInTenant(ctx context.Context, pool *pgxpool.Pool, scope Scope, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
+	return retry(ctx, func() error {
+		scoped := &pgx.Batch{}
+		scoped.Queue(scopeTenant, scope.TenantID.String(), strconv.FormatBool(scope.Livemode))
+		for _, q := range batch.QueuedQueries {
+			scoped.Queue(q.SQL, q.Arguments...)
+		}
+		results := pool.SendBatch(ctx, scoped)
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close()
+			return fmt.Errorf("scoping the transaction: %w", redact(err))
+		}
+		if err := read(results); err != nil {
+			_ = results.Close() // the connection is released either way
+			return err
+		}
+		return results.Close()
 	})
 }
 

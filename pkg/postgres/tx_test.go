@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"apipay.io/hub/pkg/devstack/testdb"
@@ -170,4 +171,41 @@ func TestIsUnavailable(t *testing.T) {
 	defer gone.Close()
 	err = postgres.InTenant(t.Context(), gone, postgres.Scope{TenantID: id.New()}, func(postgres.Tx) error { return nil })
 	require.True(t, postgres.IsUnavailable(err), "%v", err)
+}
+
+// A batch that reads is scoped to its tenant and mode, and the connection forgets both with it.
+func TestReadInTenant(t *testing.T) {
+	t.Parallel()
+	db := testdb.New(t)
+	owner := db.Pool(t, db.Owner)
+	a, b := seed(t.Context(), t, owner, false), seed(t.Context(), t, owner, false)
+	pool, err := postgres.Open(db.App, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer pool.Close()
+	read := func(of tenant, query string) (url, setting string, err error) {
+		batch := &pgx.Batch{}
+		batch.Queue(query)
+		batch.Queue(`SELECT current_setting('app.tenant_id')`)
+		err = postgres.ReadInTenant(t.Context(), pool, postgres.Scope{TenantID: of.id}, batch, func(results pgx.BatchResults) error {
+			if err := results.QueryRow().Scan(&url); err != nil {
+				return err
+			}
+			return results.QueryRow().Scan(&setting)
+		})
+		return url, setting, err
+	}
+	for range 3 {
+		for _, of := range []tenant{a, b} {
+			count, setting, err := read(of, `SELECT count(*)::text || max(tenant_id::text) FROM apipay.webhook_endpoints`)
+			require.NoError(t, err)
+			require.Equal(t, "1"+of.id.String(), count)
+			require.Equal(t, of.id.String(), setting)
+			_, _, err = read(of, `SELECT 1/0`)
+			require.ErrorContains(t, err, "division by zero")
+			var after string
+			require.NoError(t, pool.QueryRow(t.Context(), `SELECT coalesce(current_setting('app.tenant_id', true), '')`).Scan(&after))
+			require.Empty(t, after)
+		}
+	}
+	require.EqualValues(t, 1, pool.Stat().NewConnsCount(), "also after an error")
 }
