@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -188,6 +189,15 @@ func (s *Service) once(ctx context.Context, scope postgres.Scope, fn txFunc) err
 	ctx, cancel := context.WithTimeout(ctx, txTimeout)
 	defer cancel()
 	return postgres.InTenant(ctx, s.pool, scope, func(tx postgres.Tx) error { return fn(ctx, tx) })
+}
+
+// read runs one query of the tenant, in one round trip.
+func (s *Service) read(ctx context.Context, scope postgres.Scope, query string, args []any, read func(pgx.BatchResults) error) error {
+	ctx, cancel := context.WithTimeout(ctx, txTimeout)
+	defer cancel()
+	batch := &pgx.Batch{}
+	batch.Queue(query, args...)
+	return postgres.ReadInTenant(ctx, s.pool, scope, batch, read)
 }
 
 // MapError turns the errors of this package into problems; nil for what it does not know.
