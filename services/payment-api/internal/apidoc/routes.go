@@ -21,9 +21,9 @@ var static embed.FS
 
 const (
 	// The viewer styles itself at run time, hence the inline styles. No other host is ever asked.
-	viewerPolicy = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src 'self' data:; font-src 'self'; " +
+	viewerPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; " +
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	pagePolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	pagePolicy = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 	shortly   = "public, max-age=300"
 	immutable = "public, max-age=31536000, immutable"
@@ -56,8 +56,9 @@ func Routes(e *echo.Echo) error {
 	})
 	e.GET("/docs", asset("static/docs.html", "text/html; charset=utf-8", viewerPolicy))
 	e.GET("/docs/init.js", asset("static/init.js", "text/javascript; charset=utf-8", pagePolicy))
+	e.GET("/docs/docs.css", asset("static/docs.css", "text/css; charset=utf-8", pagePolicy))
 	e.GET("/docs/style.css", asset("static/style.css", "text/css; charset=utf-8", pagePolicy))
-	e.GET("/docs/redoc-2.5.4.js", func(c echo.Context) error {
+	e.GET("/docs/redoc-2.5.4-local.js", func(c echo.Context) error {
 		pair, err := viewer()
 		if err != nil {
 			return err
@@ -72,9 +73,9 @@ func Routes(e *echo.Echo) error {
 		return c.Blob(http.StatusOK, "text/javascript; charset=utf-8", body)
 	})
 	e.GET("/errors", func(c echo.Context) error {
-		var entries []httpapi.Entry
+		var entries []errorView
 		for entry := range catalog() {
-			entries = append(entries, entry)
+			entries = append(entries, errorPage(entry))
 		}
 		return page(c, pages, "errors.html", entries)
 	})

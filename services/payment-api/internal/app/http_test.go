@@ -132,7 +132,7 @@ func TestHTTP_Reference(t *testing.T) {
 	policy := docs.header.Get("Content-Security-Policy")
 	require.Contains(t, policy, "default-src 'none'")
 	require.NotContains(t, policy, "http", "no outside host")
-	for _, asset := range []string{"/docs/redoc-2.5.4.js", "/docs/init.js", "/docs/style.css", "/errors"} {
+	for _, asset := range []string{"/docs/redoc-2.5.4-local.js", "/docs/init.js", "/docs/style.css", "/errors"} {
 		a := stranger.call(t, http.MethodGet, asset, nil)
 		require.Equal(t, http.StatusOK, a.status, asset)
 		require.NotEmpty(t, a.body)
