@@ -32,7 +32,8 @@ func up(ctx context.Context, cfg stack.Config) error {
 
 func printReady(out io.Writer, cfg stack.Config, info stack.Info) {
 	fmt.Fprintf(out, "ready: payment-api %s, admin-api %s\n", info.URLs.PaymentAPI, info.URLs.AdminAPI)
-	fmt.Fprintf(out, "       everything else is in %s\n", stack.InfoPath(cfg))
+	fmt.Fprintf(out, "       console %s/ : sign in with the token %s (role support)\n", info.URLs.AdminAPI, info.Demo.Tokens["support"])
+	fmt.Fprintf(out, "       everything else, the tokens of viewer and admin too, is in %s\n", stack.InfoPath(cfg))
 }
 
 const (
