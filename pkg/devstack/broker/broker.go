@@ -25,6 +25,8 @@ type Config struct {
 	Port int
 	// DataDir keeps records, groups and offsets, each batch synced before it is acknowledged. Empty keeps them in memory.
 	DataDir string
+	// Advertise is the address that clients are told; empty: the listener's own. A proxy stands there.
+	Advertise string
 }
 
 // Broker is a running broker.
@@ -46,7 +48,12 @@ func Start(cfg Config) (*Broker, error) {
 			if err != nil {
 				return nil, err
 			}
-			return net.Listen(network, net.JoinHostPort("127.0.0.1", port))
+			listener, err := net.Listen(network, net.JoinHostPort("127.0.0.1", port))
+			if err != nil || cfg.Advertise == "" {
+				return listener, err
+			}
+			advertised, err := net.ResolveTCPAddr(network, cfg.Advertise)
+			return &advertisedListener{listener, advertised}, err
 		}),
 	}
 	if cfg.Port != 0 {
@@ -61,6 +68,14 @@ func Start(cfg Config) (*Broker, error) {
 	}
 	return &Broker{cluster: cluster}, nil
 }
+
+// advertisedListener tells another address than its own.
+type advertisedListener struct {
+	net.Listener
+	advertised net.Addr
+}
+
+func (l *advertisedListener) Addr() net.Addr { return l.advertised }
 
 // Addrs are the addresses to give to clients.
 func (b *Broker) Addrs() []string { return b.cluster.ListenAddrs() }

@@ -29,6 +29,7 @@ const (
 	Broker         Kind = "broker"          // host:port
 	DockerPostgres Kind = "docker-postgres" // a superuser's URI
 	DockerBroker   Kind = "docker-broker"   // host:port
+	ApacheKafka    Kind = "apache-kafka"    // host:port; fetched through Maven
 )
 
 // startTimeout covers a first fetch of Postgres or of an image.
@@ -39,6 +40,7 @@ var services = map[Kind]func(context.Context, io.Writer) (address string, stop f
 	Broker:         serveBroker,
 	DockerPostgres: serveDockerPostgres,
 	DockerBroker:   serveDockerBroker,
+	ApacheKafka:    serveApacheKafka,
 }
 
 // init turns the process into a helper before any main or TestMain runs.

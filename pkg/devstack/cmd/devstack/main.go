@@ -29,7 +29,7 @@ const usage = `devstack: runs ApiPay Hub on this machine (Postgres, a broker, th
                              act on one process of a running stack; NAME is postgres, broker, payment-api,
                              admin-api, outbox-relay or webhook-dispatcher, n its replica from 1 (all without it)
 
-  devstack test-env -- COMMAND...
+  devstack test-env [--apache-kafka] -- COMMAND...
                              run a command with TEST_DATABASE_URL and TEST_KAFKA_BROKERS of a fresh Postgres and broker
 
 From the environment: APIPAY_DEV_DIR (default .dev) holds the state, so that several stacks run side by side;
@@ -115,14 +115,18 @@ func run(ctx context.Context, args []string) error {
 
 // runBroker is the broker's own process.
 func runBroker(ctx context.Context, args []string) error {
-	if len(args) != 2 {
-		return fmt.Errorf("broker needs a port and a folder; %w", errUsage)
+	if len(args) != 2 && len(args) != 3 {
+		return fmt.Errorf("broker needs a port, a folder and perhaps the address to tell clients; %w", errUsage)
 	}
 	port, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
 	}
-	b, err := broker.Start(broker.Config{Port: port, DataDir: args[1]})
+	config := broker.Config{Port: port, DataDir: args[1]}
+	if len(args) == 3 {
+		config.Advertise = args[2]
+	}
+	b, err := broker.Start(config)
 	if err != nil {
 		return err
 	}

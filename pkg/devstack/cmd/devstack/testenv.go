@@ -18,8 +18,13 @@ type exitStatus int
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // testEnv runs a command with a Postgres and a broker that all its tests share, and ends both after it. What the caller's
-// environment names already is used instead.
+// environment names already is used instead. The broker is Apache Kafka when the first argument asks for it.
 func testEnv(ctx context.Context, args []string) error {
+	provideBroker := embedded.Provide
+	if len(args) > 0 && args[0] == "--apache-kafka" {
+		args = args[1:]
+		provideBroker = func(embedded.Kind) (string, func(), error) { return embedded.Start(embedded.ApacheKafka) }
+	}
 	if len(args) < 2 || args[0] != "--" {
 		return fmt.Errorf("test-env needs -- and a command; %w", errUsage)
 	}
@@ -30,7 +35,11 @@ func testEnv(ctx context.Context, args []string) error {
 		if os.Getenv(variable) != "" {
 			continue
 		}
-		address, stop, err := embedded.Provide(kind)
+		provide := embedded.Provide
+		if kind == embedded.Broker {
+			provide = provideBroker
+		}
+		address, stop, err := provide(kind)
 		if err != nil {
 			return err
 		}
