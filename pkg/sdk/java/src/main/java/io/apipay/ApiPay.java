@@ -245,6 +245,7 @@ public final class ApiPay {
             HttpClient.Builder http = HttpClient.newBuilder()
                     .version(HttpClient.Version.HTTP_1_1)
                     .followRedirects(HttpClient.Redirect.NEVER)
+                    .executor(Core.EXECUTOR)
                     .connectTimeout(connectTimeout);
             if (proxy != null) {
                 http.proxy(proxy);

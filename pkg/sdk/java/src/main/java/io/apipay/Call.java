@@ -47,7 +47,7 @@ final class Call<T> extends CompletableFuture<T> {
                 if (expired != null) {
                     stop(ended(ApiPayException.Kind.TIMEOUT, ErrorCode.TIMEOUT, new IOException("the call reached its deadline")));
                 }
-            });
+            }, Core.EXECUTOR);
             whenComplete((value, failure) -> deadlineTimer.complete(null));
         }
     }
@@ -64,10 +64,16 @@ final class Call<T> extends CompletableFuture<T> {
             stage = sent;
         }
         sent.whenCompleteAsync((answer, canceled) -> {
-            if (answer != null && !isDone()) {
-                answered(answer);
+            if (answer == null || isDone()) {
+                return;
             }
-        }, core.executor);
+            try {
+                answered(answer);
+            } catch (RuntimeException e) {
+                // The program's own clock, random or sleeper failed: the call must end all the same, with its key.
+                completeExceptionally(failure(answer, attemptsMade(), e).build());
+            }
+        }, Core.EXECUTOR);
         return this;
     }
 
@@ -79,7 +85,7 @@ final class Call<T> extends CompletableFuture<T> {
         int made = attemptsMade();
         ApiPayException.Builder failure = failure(answer, made);
         boolean retryable = answer.failure() != null
-                ? answer.nothingSent() && !answer.timedOut()
+                ? answer.nothingSent()
                 : answer.status() == 429 || answer.status() >= 500;
         if (!retryable || !request.method().equals("GET") || made > core.maxRetries) {
             completeExceptionally(failure.build());
@@ -107,26 +113,40 @@ final class Call<T> extends CompletableFuture<T> {
                 // Somebody's sleeper gave up; the call is not asked for again.
                 stop(ended(ApiPayException.Kind.CANCELED, ErrorCode.CANCELED, broken));
             }
-        }, core.executor);
+        }, Core.EXECUTOR);
     }
 
     private synchronized int attemptsMade() {
         return attempts;
     }
 
-    private ApiPayException.Builder failure(Answer answer, int made) {
+    /** What an answer that is not used has for its exception. */
+    private ApiPayException.Builder failure(Answer answer, int made, Throwable cause) {
         ApiPayException.Builder b = new ApiPayException.Builder();
+        if (answer.failure() == null) {
+            b.of(ApiPayException.Kind.DECODE, ErrorCode.INVALID_RESPONSE, cause);
+        } else {
+            b.of(ApiPayException.Kind.CONNECTION, ErrorCode.CONNECTION_ERROR, cause);
+        }
         b.status = answer.status();
         b.requestId = answer.header("X-Request-Id");
         b.idempotencyKey = key;
         b.attempts = made;
+        if (answer.body() != null) {
+            b.body = Arrays.copyOf(answer.body(), Math.min(answer.body().length, Transport.MAX_ERROR_BODY));
+        }
+        return b;
+    }
+
+    private ApiPayException.Builder failure(Answer answer, int made) {
+        ApiPayException.Builder b = failure(answer, made, null);
+        if (answer.timedOut()) {
+            return b.of(ApiPayException.Kind.TIMEOUT, ErrorCode.TIMEOUT, answer.failure());
+        }
         if (answer.failure() != null) {
-            return answer.timedOut()
-                    ? b.of(ApiPayException.Kind.TIMEOUT, ErrorCode.TIMEOUT, answer.failure())
-                    : b.of(ApiPayException.Kind.CONNECTION, ErrorCode.CONNECTION_ERROR, answer.failure());
+            return b.of(ApiPayException.Kind.CONNECTION, ErrorCode.CONNECTION_ERROR, answer.failure());
         }
         b.of(ApiPayException.Kind.API, ErrorCode.UNKNOWN, null);
-        b.body = answer.body();
         try {
             b.problem = new Problem(Json.readObject(answer.body()));
             if (b.problem.code() != null && !b.problem.code().isEmpty()) {
@@ -159,14 +179,7 @@ final class Call<T> extends CompletableFuture<T> {
             }
             complete(value);
         } catch (Json.InvalidJsonException | ApiObject.InvalidMemberException e) {
-            ApiPayException.Builder b = new ApiPayException.Builder()
-                    .of(ApiPayException.Kind.DECODE, ErrorCode.INVALID_RESPONSE, e);
-            b.status = answer.status();
-            b.body = Arrays.copyOf(answer.body(), Math.min(answer.body().length, Transport.MAX_ERROR_BODY));
-            b.requestId = answer.header("X-Request-Id");
-            b.idempotencyKey = key;
-            b.attempts = made;
-            completeExceptionally(b.build());
+            completeExceptionally(failure(answer, made, e).build());
         }
     }
 

@@ -16,7 +16,7 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.Executors;
 import java.util.function.DoubleSupplier;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -25,6 +25,12 @@ import java.util.function.Supplier;
 final class Core {
     static final String VERSION = "1.0.0";
     private static final SecureRandom KEYS = new SecureRandom();
+    /** Where calls go on after a wait for the network: threads of its own, since a blocked common pool would block all calls. */
+    static final Executor EXECUTOR = Executors.newCachedThreadPool(task -> {
+        Thread thread = new Thread(task, "apipay");
+        thread.setDaemon(true);
+        return thread;
+    });
 
     final Transport transport;
     final Duration timeout;
@@ -32,7 +38,6 @@ final class Core {
     final Clock clock;
     final Sleeper sleeper;
     final DoubleSupplier random;
-    final Executor executor = ForkJoinPool.commonPool();
 
     private final String baseUrl;
     private final Supplier<String> authorization;

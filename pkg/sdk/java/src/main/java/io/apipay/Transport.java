@@ -72,9 +72,9 @@ final class Transport {
         CompletableFuture<Void> timer = new CompletableFuture<Void>().orTimeout(timeout.toNanos(), TimeUnit.NANOSECONDS);
         timer.whenCompleteAsync((nothing, expired) -> {
             if (expired != null) {
-                result.complete(received.failed(new IOException("the attempt reached its timeout"), true, !once.begun()));
+                result.complete(received.failed(new IOException("the attempt reached its timeout"), true, false));
             }
-        });
+        }, Core.EXECUTOR);
         running.whenComplete((response, failure) -> result.complete(failure == null
                 ? received.complete(response.body())
                 : received.failed(unwrap(failure), false, !once.begun() && isConnectFailure(unwrap(failure)))));
