@@ -12,6 +12,9 @@ TOOLS    := $(CURDIR)/.tools/bin
 GOLANGCI_LINT_VERSION := v2.14.0
 GOLANGCI_LINT         := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
+FUZZTIME             ?= 20s
+SCHEMATHESIS_SECONDS ?= 120
+
 # Package patterns of every module of the workspace, and its folders.
 modules     = $(shell go list -m -f '{{.Dir}}')
 go_files    = $(shell git ls-files -co --exclude-standard '*.go' | grep -v -e '\.pb\.go$$' -e '\.gen\.go$$')
@@ -60,6 +63,23 @@ test-pg15: build ## run the tests of the schema and of pkg on Postgres 15
 		fi; \
 	fi; \
 	APIPAY_POSTGRES_BIN=$$bin $(DEVSTACK) test-env -- go test -timeout 10m $(TESTFLAGS) ./migrations/... ./pkg/...
+
+.PHONY: fuzz
+fuzz: build ## fuzz what reads from strangers, FUZZTIME (default 20s) each
+	@$(DEVSTACK) test-env -- bash -euo pipefail -c '\
+	for target in pkg/httpapi:FuzzDecodeStrict pkg/httpapi:FuzzInteger pkg/httpapi:FuzzCursor pkg/httpapi:FuzzParseIdempotencyKey \
+		services/payment-api/internal/payments:FuzzPost; do \
+		echo "== $$target"; \
+		go test -run "^$$" -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME) "./$${target%%:*}"; \
+	done'
+
+.PHONY: schemathesis
+schemathesis: build ## hold a running payment-api against its OpenAPI document for SCHEMATHESIS_SECONDS (default 120)
+	@services/payment-api/schemathesis/run.sh $(SCHEMATHESIS_SECONDS)
+
+.PHONY: docs-check
+docs-check: ## look at /docs and /errors in Chromium; the screenshots are in .dev/screenshots
+	@services/payment-api/internal/apidoc/browser/run.sh $(CURDIR)/.dev/screenshots
 
 .PHONY: check
 check: check-format check-generated check-modules vet lint ## format, lint, vet, generated code, go.mod of every module

@@ -1,0 +1,40 @@
+package httpapi
+
+import (
+	"math/big"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzInteger holds amounts to what the text says: a plain integer token is taken exactly or is out of range, and no other
+// text is taken at all.
+func FuzzInteger(f *testing.F) {
+	for _, seed := range []string{
+		"0", "-0", "1", "-1", "1000", "01", "1.0", "1e2", "1E2", `"1"`, "null", "true", "9223372036854775807",
+		"9223372036854775808", "-9223372036854775808", "-9223372036854775809", "99999999999999999999", " 7 ", "+1", "0x1", "1_0", "١",
+	} {
+		f.Add(seed)
+	}
+	plain := regexp.MustCompile(`^[ \t\r\n]*(0|-?[1-9][0-9]*)[ \t\r\n]*$`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var body struct {
+			Amount Integer `json:"amount" api:"required"`
+		}
+		err := DecodeStrict([]byte(`{"amount":`+text+`}`), &body)
+		match := plain.FindStringSubmatch(text)
+		if match == nil {
+			require.Error(t, err, "%q was taken as %d", text, body.Amount.Value)
+			return
+		}
+		require.NoError(t, err)
+		exact, _ := new(big.Int).SetString(match[1], 10)
+		require.Equal(t, exact.IsInt64(), !body.Amount.OutOfRange)
+		if exact.IsInt64() {
+			require.Equal(t, exact.Int64(), body.Amount.Value)
+			return
+		}
+		require.False(t, body.Amount.In(-1<<62, 1<<62))
+	})
+}
