@@ -8,8 +8,8 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
   exit 1
 fi
 [ -x .venv/bin/python ] || "$python" -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check build mypy pytest ruff
+.venv/bin/python -m pip install --quiet --disable-pip-version-check build hatchling mypy pytest ruff
 rm -rf dist
-.venv/bin/python -m build --wheel --outdir dist . >/dev/null
+.venv/bin/python -m build --no-isolation --wheel --outdir dist . >/dev/null
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
 .venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl

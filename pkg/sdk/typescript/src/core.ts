@@ -6,7 +6,7 @@ import type { Page } from "./models.js";
 import { type RequestOptions, USER_AGENT, checkedHeaders, checkedKey, checkedMs } from "./options.js";
 import { MAX_WAIT_SECONDS, backoff, retryAfterSeconds } from "./retry.js";
 import type { Shape } from "./shape.js";
-import { type Answer, type Request, send } from "./transport.js";
+import { type Answer, type Request, abortKind, send } from "./transport.js";
 
 export interface Config {
   baseURL: string;
@@ -57,7 +57,7 @@ export async function run<T>(config: Config, call: Call<T>, options: RequestOpti
     const wait = waitOf(n, facts, config.random);
     if (performance.now() + wait >= ends) throw new ApiPayError(facts);
     await slept(config, wait, options.signal);
-    if (options.signal?.aborted) throw interrupted("canceled", facts);
+    if (options.signal?.aborted) throw interrupted(abortKind(options.signal), facts);
   }
 }
 
@@ -163,7 +163,7 @@ export function sleep(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 function interruption(signal: AbortSignal | undefined, ends: number): "canceled" | "timeout" | undefined {
-  if (signal?.aborted) return "canceled";
+  if (signal?.aborted) return abortKind(signal);
   return performance.now() >= ends ? "timeout" : undefined;
 }
 

@@ -5,7 +5,10 @@ import { VERSION } from "./version.js";
 export interface ClientOptions {
   /** Where ApiPay is reached; a path in it is kept. Default: https://api.apipay.io */
   baseURL?: string;
-  /** Limits each attempt, in ms, from connecting to the last byte of the answer. Default: 30,000 */
+  /**
+   * Limits each attempt, in ms, from connecting to the last byte of the answer. Default: 30,000. Node's fetch has limits of
+   * its own that a longer time does not lift: 10 s for connecting, 300 s for the answer's beginning.
+   */
   timeoutMs?: number;
   /** How often a GET is repeated at most; 0 for never. A POST is never repeated. Default: 2 */
   maxRetries?: number;
@@ -30,7 +33,7 @@ export interface RequestOptions {
   timeoutMs?: number | undefined;
   /** Limits the call as a whole, waits included, in ms from now. A wait that would end later is not begun. */
   deadlineMs?: number | undefined;
-  /** Cancels the call. It then fails with an ApiPayError of kind `canceled`. */
+  /** Cancels the call. It then fails with an ApiPayError of kind `canceled`, or `timeout` after AbortSignal.timeout. */
   signal?: AbortSignal | undefined;
   /** Headers to add. The SDK's own headers cannot be set. */
   headers?: Record<string, string> | undefined;

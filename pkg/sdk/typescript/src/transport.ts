@@ -32,6 +32,11 @@ export interface Answer {
   cause?: Error;
 }
 
+/** AbortSignal.timeout is a timeout. */
+export function abortKind(signal: AbortSignal | undefined): "canceled" | "timeout" {
+  return (signal?.reason as { name?: unknown } | undefined)?.name === "TimeoutError" ? "timeout" : "canceled";
+}
+
 export async function send(
   fetch: typeof globalThis.fetch, request: Request, timeoutMs: number, signal: AbortSignal | undefined,
 ): Promise<Answer> {
@@ -43,7 +48,7 @@ export async function send(
     controller.abort();
   };
   const timer = setTimeout(() => end("timeout"), timeoutMs);
-  const onAbort = (): void => end("canceled");
+  const onAbort = (): void => end(abortKind(signal));
   signal?.addEventListener("abort", onAbort, { once: true });
   try {
     const response = await fetch(request.url, init(request, controller.signal));

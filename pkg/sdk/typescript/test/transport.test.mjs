@@ -85,6 +85,15 @@ test("the timeout covers an answer that drips", async (t) => {
   assert.equal(requests.length, 1);
 });
 
+test("AbortSignal.timeout is a timeout, and tells the key", async (t) => {
+  const { baseURL, requests } = await serve(t, () => {});
+  const options = { signal: AbortSignal.timeout(300), idempotencyKey: "order-1" };
+  const error = await failure(new ApiPay(KEY, { baseURL }).paymentIntents.cancel("pi_1", options));
+  assert.equal(error.kind, "timeout");
+  assert.equal(error.idempotencyKey, "order-1");
+  assert.equal(requests.length, 1);
+});
+
 test("calls in turn use one connection", async (t) => {
   const ports = new Set();
   const { baseURL } = await serve(t, (socket) => {

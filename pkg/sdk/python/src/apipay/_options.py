@@ -17,9 +17,10 @@ from ._version import __version__
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §5.6.2
 _FIELD_VALUE = re.compile(r"[\t\x20-\x7e]*")
-# The SDK's own.
+# The SDK's own; a compressed answer would have to be unpacked.
 _RESERVED = frozenset(
-    "authorization idempotency-key host content-length content-type transfer-encoding connection trailer expect upgrade".split()
+    "authorization idempotency-key host content-length content-type transfer-encoding connection trailer expect upgrade "
+    "accept-encoding".split()
 )
 
 
