@@ -46,19 +46,18 @@ func StartTelemetry(ctx context.Context, service string) (*Telemetry, error) {
 	meters := metric.NewMeterProvider(metric.WithReader(exporter), metric.WithResource(res))
 	otel.SetMeterProvider(meters)
 	t.stop = append(t.stop, meters.Shutdown)
-	options := []trace.TracerProviderOption{trace.WithResource(res)}
+	otel.SetTracerProvider(passingTracers{})
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" {
 		spans, err := otlptracehttp.New(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("starting traces: %w", err)
 		}
-		options = append(options, trace.WithBatcher(spans))
+		tracers := trace.NewTracerProvider(trace.WithResource(res), trace.WithBatcher(spans))
+		otel.SetTracerProvider(tracers)
+		t.stop = append(t.stop, tracers.Shutdown)
 	}
-	tracers := trace.NewTracerProvider(options...)
-	otel.SetTracerProvider(tracers)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Debug("telemetry.error", "error", err.Error()) }))
-	t.stop = append(t.stop, tracers.Shutdown)
 	return t, nil
 }
 
