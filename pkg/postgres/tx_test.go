@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -208,4 +209,29 @@ func TestReadInTenant(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 1, pool.Stat().NewConnsCount(), "also after an error")
+}
+
+// Every way in which the services write and read uuids.
+func TestUUIDs(t *testing.T) {
+	t.Parallel()
+	db := testdb.New(t)
+	pool, err := postgres.Open(db.App, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer pool.Close()
+	u := id.New()
+	var none *uuid.UUID
+	var one, other uuid.UUID
+	var many []uuid.UUID
+	var pointer, absent *uuid.UUID
+	var raw [16]byte
+	var asText string
+	row := pool.QueryRow(t.Context(), `SELECT $1::uuid, $2::uuid, $3::uuid, $4::uuid[], $1::uuid, $5::uuid, $1::uuid::text`,
+		u, &u, none, []uuid.UUID{u, u}, u.String())
+	require.NoError(t, row.Scan(&one, &pointer, &absent, &many, &raw, &other, &asText))
+	require.Equal(t, []uuid.UUID{u, u, u}, []uuid.UUID{one, *pointer, other})
+	require.Equal(t, []uuid.UUID{u, u}, many)
+	require.Nil(t, absent)
+	require.Equal(t, [16]byte(u), raw)
+	require.Equal(t, u.String(), asText)
+	require.Error(t, pool.QueryRow(t.Context(), `SELECT NULL::uuid`).Scan(&one))
 }
