@@ -11,10 +11,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +30,7 @@ import (
 	"apipay.io/hub/pkg/devstack/testdb"
 	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/payment-api/internal/app"
 )
 
 const (
@@ -37,7 +41,10 @@ const (
 	// conns are the connections of either HTTP server's pool.
 	conns = 16
 
-	envBare = "PAYMENT_API_BENCH_BARE"
+	envBare    = "PAYMENT_API_BENCH_BARE"
+	envService = "PAYMENT_API_BENCH_SERVICE"
+	// envProfile names a file for a CPU profile of payment-api.
+	envProfile = "BENCH_PROFILE"
 )
 
 var keyset = func() string {
@@ -51,6 +58,10 @@ var keyset = func() string {
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(envBare); dsn != "" {
 		serveBare(dsn)
+		return
+	}
+	if os.Getenv(envService) != "" {
+		serve()
 		return
 	}
 	os.Exit(m.Run())
@@ -86,6 +97,22 @@ func serveBare(dsn string) {
 	fmt.Println("listening", e.Listener.Addr())
 	e.HideBanner, e.HidePort = true, true
 	panic(e.Start(""))
+}
+
+// TestProfile drives one kind of load for long enough to be profiled: BENCH_PROFILE=cpu.out BENCH_LOAD=get|confirm.
+func TestProfile(t *testing.T) {
+	if os.Getenv(envProfile) == "" {
+		t.Skip("no BENCH_PROFILE")
+	}
+	db := testdb.New(t)
+	_, key := seed(t, db.Pool(t, db.Owner))
+	api := startService(t, db.App)
+	once := createAndConfirm(key, "p")
+	if os.Getenv("BENCH_LOAD") == "get" {
+		once = read(key, "/v1/payment-intents?limit=1")
+	}
+	l := drive(t, api, clients, 10*time.Second, once)
+	fmt.Printf("%.0f/s, p50 %v, p99 %v\n", l.perSecond, l.percentile(0.5), l.percentile(0.99))
 }
 
 // TestSpeed prints the table and fails where a target is missed.
@@ -163,29 +190,50 @@ func seed(t *testing.T, owner *pgxpool.Pool) (tenant uuid.UUID, key string) {
 	return tenant, made.Reveal()
 }
 
-// startService builds payment-api and starts it as it runs in production: a process, its log in a file.
+// serve is payment-api as its main runs it.
+func serve() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if name := os.Getenv(envProfile); name != "" {
+		file, err := os.Create(name) //nolint:gosec // chosen by whoever runs the benchmark
+		if err != nil {
+			panic(err)
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			panic(err)
+		}
+		defer pprof.StopCPUProfile()
+	}
+	var environ []string
+	for _, variable := range os.Environ() {
+		if strings.HasPrefix(variable, "APIPAY_") {
+			environ = append(environ, variable)
+		}
+	}
+	if err := app.Run(ctx, environ, os.Stderr); err != nil {
+		panic(err)
+	}
+}
+
+// startService starts payment-api as it runs in production: a process, its log in a file.
 func startService(t *testing.T, dsn string) (address string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "payment-api")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/payment-api").CombinedOutput()
-	require.NoError(t, err, string(out))
 	address, opsAddress := freeAddress(t), freeAddress(t)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log")) //nolint:gosec // a file of our own
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = log.Close() })
-	command := exec.CommandContext(t.Context(), program)
+	command := exec.Command(os.Args[0]) //nolint:noctx // ended by the cleanup: a test's context would kill it before its profile is written
 	command.Env = []string{
+		envService + "=1", envProfile + "=" + os.Getenv(envProfile),
 		"APIPAY_DATABASE_URL=" + dsn, "APIPAY_SECRETS_KEYSET=" + keyset, "APIPAY_HTTP_ADDR=" + address, "APIPAY_OPS_ADDR=" + opsAddress,
 	}
 	command.Stdout, command.Stderr = log, log
 	require.NoError(t, command.Start())
 	t.Cleanup(func() {
-		_ = command.Process.Kill()
+		_ = command.Process.Signal(syscall.SIGTERM)
 		_ = command.Wait()
 	})
-	if file := os.Getenv("BENCH_OPS"); file != "" {
-		require.NoError(t, os.WriteFile(file, []byte(opsAddress), 0o600))
-	}
 	require.Eventually(t, func() bool {
 		response, err := http.Get("http://" + opsAddress + "/readyz") //nolint:noctx // local
 		if err != nil {
