@@ -47,6 +47,11 @@ func ReadBody(c echo.Context, opts ...BodyOption) ([]byte, error) {
 	if typeErr != nil && !o.allowEmpty && len(r.Header.Values("Content-Type")) > 0 {
 		return nil, typeErr
 	}
+	// A length that is told is believed: nothing is read, and no 100 Continue asks
+	// for what will be refused.
+	if r.ContentLength > bodyLimit(c) {
+		return nil, tooLargeProblem(bodyLimit(c))
+	}
 	// The middleware has put the limit around Body; a handler that is tested
 	// without it still gets the default.
 	raw, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit(c)+1))
@@ -57,6 +62,7 @@ func ReadBody(c echo.Context, opts ...BodyOption) ([]byte, error) {
 		// The client stopped sending, or sent a broken chunk.
 		return nil, New(CodeInvalidRequest, "The body could not be read to its end.").WithCause(err)
 	}
+	c.Set(keyBodyRead, true)
 	if int64(len(raw)) > bodyLimit(c) {
 		return nil, tooLargeProblem(bodyLimit(c))
 	}

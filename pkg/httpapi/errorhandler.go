@@ -11,8 +11,10 @@ import (
 const (
 	keyCause   = "httpapi.cause"
 	keyProblem = "httpapi.problem"
-	keyMaxBody = "httpapi.max_body"
-	keyBaseURL = "httpapi.errors_base_url"
+	// keyBodyRead: the body was read to its end.
+	keyBodyRead = "httpapi.body_read"
+	keyMaxBody  = "httpapi.max_body"
+	keyBaseURL  = "httpapi.errors_base_url"
 
 	// maxInstance bounds what an answer repeats of a path that a stranger chose.
 	maxInstance = 256
@@ -114,6 +116,10 @@ func answerProblem(c echo.Context, p *Problem) {
 		}
 	}
 	h := c.Response().Header()
+	if r := c.Request(); r.ContentLength != 0 && c.Get(keyBodyRead) == nil {
+		// net/http would first wait for the rest of a body that nobody wants.
+		h.Set(echo.HeaderConnection, "close")
+	}
 	for name, values := range p.Header {
 		h[name] = values
 	}

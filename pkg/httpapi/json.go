@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -243,6 +244,9 @@ func kindName(k jsontext.Kind) string {
 func typeName(t reflect.Type) string {
 	if t == nil {
 		return ""
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return "an RFC 3339 time, such as 2026-11-30T12:00:00Z"
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

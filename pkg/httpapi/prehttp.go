@@ -44,8 +44,15 @@ func (c problemConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// expectationFailed is how net/http answers an Expect that it does not know. No
+// handler answers 417.
+var expectationFailed = []byte("HTTP/1.1 417 Expectation Failed\r\n")
+
 // rawErrorProblem recognises net/http's own error answer and rewrites it.
 func rawErrorProblem(b []byte) ([]byte, bool) {
+	if bytes.HasPrefix(b, expectationFailed) {
+		return rawProblem(CodeInvalidRequest, "Of the expectations only 100-continue is met.")
+	}
 	statusLine, _, found := bytes.Cut(b, rawErrorHeaders)
 	text, isHTTP := bytes.CutPrefix(statusLine, []byte("HTTP/1.1 "))
 	if !found || !isHTTP || bytes.ContainsAny(statusLine, "\r\n") || len(text) < 3 {
@@ -59,6 +66,11 @@ func rawErrorProblem(b []byte) ([]byte, bool) {
 	if status == 431 {
 		code, detail = CodePayloadTooLarge, "The request headers are too large."
 	}
+	return rawProblem(code, detail)
+}
+
+// rawProblem is a whole answer, after which the connection is closed.
+func rawProblem(code Code, detail string) ([]byte, bool) {
 	requestID := id.Format(id.Request, id.New())
 	p := New(code, detail).Complete("", requestID, "")
 	body, err := p.Encode()

@@ -102,7 +102,11 @@ func (q *Query) Err() error {
 func (q *Query) Fail(name, detail string) { q.fail(name, detail) }
 
 func (q *Query) fail(name, detail string) {
-	q.errors = append(q.errors, FieldError{Parameter: name, Code: CodeInvalidRequest, Detail: detail})
+	code := CodeInvalidRequest
+	if name == "cursor" {
+		code = CodeCursorInvalid
+	}
+	q.errors = append(q.errors, FieldError{Parameter: name, Code: code, Detail: detail})
 }
 
 // raw declares name and returns its one value.

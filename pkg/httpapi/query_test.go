@@ -82,7 +82,7 @@ func TestQuery_Refuses(t *testing.T) {
 		"parsed":            {"id=zzz", "id", CodeInvalidRequest},
 		"cursor":            {"cursor=zzz", "cursor", CodeCursorInvalid},
 		"cursor empty":      {"cursor=", "cursor", CodeCursorInvalid},
-		"cursor twice":      {"cursor=" + good + "&cursor=" + good, "cursor", CodeInvalidRequest},
+		"cursor twice":      {"cursor=" + good + "&cursor=" + good, "cursor", CodeCursorInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

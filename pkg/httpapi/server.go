@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -28,6 +29,8 @@ type Options struct {
 	MaxBody int64
 	// TracerProvider makes the server spans; default the global one.
 	TracerProvider trace.TracerProvider
+	// MeterProvider measures the requests; default the global one.
+	MeterProvider metric.MeterProvider
 	// Propagator reads the caller's trace; default W3C traceparent.
 	Propagator propagation.TextMapPropagator
 }
@@ -44,6 +47,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()
+	}
+	if o.MeterProvider == nil {
+		o.MeterProvider = otel.GetMeterProvider()
 	}
 	if o.Propagator == nil {
 		o.Propagator = propagation.TraceContext{}
@@ -65,6 +71,7 @@ func NewEcho(o Options) *echo.Echo {
 	e.Use(
 		requestIDMiddleware,
 		defaultsMiddleware(o),
+		metricMiddleware(o.MeterProvider),
 		logMiddleware(o.Logger),
 		traceMiddleware(o),
 		recoverMiddleware,
@@ -127,6 +134,8 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Dura
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		// OPTIONS * is answered like every other route that there is not.
+		DisableGeneralOptionsHandler: true,
 	}
 	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
