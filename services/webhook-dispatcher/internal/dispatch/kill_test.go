@@ -53,7 +53,7 @@ func (b *testBundle) process() *exec.Cmd {
 	return cmd
 }
 
-func kill(t *testing.T, cmd *exec.Cmd) {
+func kill(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait(), "killed")
