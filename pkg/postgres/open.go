@@ -48,6 +48,9 @@ func Open(dsn string, o Options) (*pgxpool.Pool, error) {
 	}
 	config.HealthCheckPeriod = 10 * time.Second
 	config.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes())
+	if !namesExecMode(dsn) {
+		config.BeforeConnect = (&poolerAware{}).beforeConnect
+	}
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		registerUUID(conn.TypeMap())
 		return nil
