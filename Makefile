@@ -81,6 +81,32 @@ schemathesis: build ## hold a running payment-api against its OpenAPI document f
 docs-check: ## look at /docs and /errors in Chromium; the screenshots are in .dev/screenshots
 	@services/payment-api/internal/apidoc/browser/run.sh $(CURDIR)/.dev/screenshots
 
+.PHONY: test-kafka
+test-kafka: relay-programs ## run what needs a broker against a real Apache Kafka (fetched through Maven)
+	@missing=; command -v java >/dev/null && command -v javac >/dev/null || missing=openjdk-17-jdk-headless; \
+	command -v mvn >/dev/null || missing="$$missing maven"; \
+	if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing; \
+		else \
+			echo "make test-kafka: install$$missing" >&2; exit 1; \
+		fi; \
+	fi
+	@TEST_KAFKA_APACHE=1 $(DEVSTACK) test-env --apache-kafka -- go test -timeout 10m $(TESTFLAGS) \
+		./pkg/devstack/kafka ./services/outbox-relay/... ./services/webhook-dispatcher/...
+	@bin/relay-chaos -apache -replicas 1 -rounds 20 -faults relay-killed
+	@bin/relay-chaos -apache -replicas 4 -rounds 20 -short -faults relay-killed,broker-killed,broker-frozen,answers-lost,oversized-record
+
+# CHAOSFLAGS: bin/relay-chaos -h; without -short everything lasts as long as in the acceptance cases.
+.PHONY: chaos
+chaos: relay-programs ## faults under load, over real processes (short form)
+	@bin/relay-chaos -short -rounds 20 $(CHAOSFLAGS)
+
+.PHONY: relay-programs
+relay-programs: build
+	@go build -o bin/ ./pkg/devstack/cmd/relay-chaos
+	@go build -tags failpoints -o bin/failpoints/ ./services/outbox-relay/cmd/outbox-relay
+
 .PHONY: check
 check: check-format check-generated check-modules vet lint ## format, lint, vet, generated code, go.mod of every module
 
@@ -139,3 +165,8 @@ $(GOLANGCI_LINT):
 	@echo "installing golangci-lint $(GOLANGCI_LINT_VERSION) (once)"
 	@GOWORK=off GOFLAGS= GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	@mv $(TOOLS)/golangci-lint $@
+
+.PHONY: test-sdks
+test-sdks: build ## run the conformance vectors in all five SDKs, and each end to end against a stack of its own
+	@pkg/sdk/java/install.sh && pkg/sdk/php/install.sh
+	@$(DEVSTACK) with-stack -- pkg/sdk/test-sdks.sh

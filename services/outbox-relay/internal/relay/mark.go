@@ -51,6 +51,10 @@ func mark(ctx context.Context, conn *pgxpool.Conn, results []result) (marked, pa
 		})
 	}
 	queueParked(batch, results, &parked)
+	if isArmed(afterMark) {
+		_ = conn.SendBatch(ctx, batch).Close() // whatever came of it, this process dies
+		failpoint(afterMark)
+	}
 	committed := false
 	batch.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
 		// Postgres answers ROLLBACK to the COMMIT of a transaction that has failed.
@@ -60,7 +64,9 @@ func mark(ctx context.Context, conn *pgxpool.Conn, results []result) (marked, pa
 		committed = true
 		return nil
 	})
-	switch err := conn.SendBatch(ctx, batch).Close(); {
+	answers := conn.SendBatch(ctx, batch)
+	failpoint(commitSent)
+	switch err := answers.Close(); {
 	case err == nil:
 	case committed:
 	case isServerError(err):

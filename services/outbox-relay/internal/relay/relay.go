@@ -219,7 +219,9 @@ func (r *Relay) turn(ctx context.Context, lanes []*laneState, trial bool) error 
 		return nil
 	}
 	r.metrics.claimed(ctx, time.Since(claimedAt))
+	failpoint(afterClaim)
 	results := r.publish(ctx, claimedAt, batches)
+	failpoint(afterProduce)
 	return r.settle(ctx, conn, results, byState)
 }
 
