@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,18 @@ type Problem struct {
 
 	cause error
 }
+
+// standardMembers are the names that the fields of [Problem] have in the document.
+var standardMembers = func() map[string]bool {
+	names := make(map[string]bool)
+	t := reflect.TypeFor[Problem]()
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+			names[name] = true
+		}
+	}
+	return names
+}()
 
 // FieldError names one place of the request that was refused. Exactly one of
 // Pointer, Parameter and Header says where; an empty Pointer with neither of
@@ -118,8 +131,12 @@ func (p *Problem) WithErrors(fields ...FieldError) *Problem {
 	return p
 }
 
-// With sets an extension member. The names of the standard members are taken.
+// With sets an extension member. The names of the standard members are taken: one of those is left out, because a
+// member that came twice would cost the whole answer. A test looks for callers that do.
 func (p *Problem) With(name string, value any) *Problem {
+	if standardMembers[name] {
+		return p
+	}
 	if p.Extra == nil {
 		p.Extra = make(map[string]any, 1)
 	}

@@ -2,7 +2,12 @@ package httpapi
 
 import (
 	"errors"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,8 +84,34 @@ func TestProblem_Encode(t *testing.T) {
 	require.NoError(t, err, "bad UTF-8 in a detail is no reason for a 500")
 	require.NotContains(t, string(b), "\xff")
 
-	_, err = New(CodeInvalidRequest, "").With("status", 1).Encode()
-	require.Error(t, err, "a standard member is not overwritten")
+	plain, err := New(CodeInvalidRequest, "d").Encode()
+	require.NoError(t, err)
+	for _, name := range []string{"type", "title", "status", "detail", "instance", "code", "request_id", "errors", "decline_code", "retryable"} {
+		b, err = New(CodeInvalidRequest, "d").With(name, 1).Encode()
+		require.NoError(t, err)
+		require.Equal(t, string(plain), string(b), "a standard member is not overwritten")
+	}
+}
+
+// A standard member given to With is left out; so that nobody misses one, nobody gives one.
+func TestProblem_WithIsNeverGivenAStandardMember(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	require.NoError(t, filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, call := range regexp.MustCompile(`\.With\("([a-z_]+)"`).FindAllSubmatch(text, -1) {
+			calls++
+			require.False(t, standardMembers[string(call[1])], "%s: With(%q, ...)", path, call[1])
+		}
+		return nil
+	}))
+	require.NotZero(t, calls, "the look-up finds no call at all")
 }
 
 func TestProblem_HeadersAndCause(t *testing.T) {
