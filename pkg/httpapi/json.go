@@ -23,6 +23,9 @@ var errNull = errors.New("null is not allowed here")
 // errNotInteger marks a number that is not a plain integer token.
 var errNotInteger = errors.New("not a plain integer")
 
+// errNotObject marks what is no object where a [StringMap] is due.
+var errNotObject = errors.New("not an object")
+
 // DecodeStrict decodes one JSON object into v, refusing what lenient decoders
 // hide: duplicate, unknown and other-case names, trailing data, invalid UTF-8,
 // lone surrogates, U+0000 in any string or name, null where the target is
@@ -162,6 +165,8 @@ func decodeProblem(err error) error {
 		return Invalid(CodeInvalidRequest, pointer, "null is not allowed here.").WithCause(err)
 	case errors.Is(err, errNotInteger):
 		return Invalid(CodeInvalidRequest, pointer, "A plain integer is due, such as 1000.").WithCause(err)
+	case errors.Is(err, errNotObject):
+		return Invalid(CodeInvalidRequest, pointer, "The value must be an object.").WithCause(err)
 	case errors.Is(err, strconv.ErrRange):
 		return Invalid(CodeParameterInvalid, pointer, "The number is out of range.").WithCause(err)
 	}

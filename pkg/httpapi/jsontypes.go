@@ -99,3 +99,46 @@ func (o *Optional[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 }
 
 func (*Optional[T]) holdsNull() {}
+
+// StringMap is an object whose values are strings, such as metadata. A value of
+// another type does not fail the decoding: its name is kept, so that the handler
+// answers 422 and names each of them.
+type StringMap struct {
+	Values map[string]string
+	// NotStrings are the names whose value is no string, in the order they were sent.
+	NotStrings []string
+}
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (m *StringMap) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '{' {
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		return errNotObject
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	*m = StringMap{Values: map[string]string{}}
+	for dec.PeekKind() != '}' {
+		token, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		name := token.String() // before the next read takes its bytes
+		if dec.PeekKind() != '"' {
+			m.NotStrings = append(m.NotStrings, name)
+			if err := dec.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
+		if token, err = dec.ReadToken(); err != nil {
+			return err
+		}
+		m.Values[name] = token.String()
+	}
+	_, err := dec.ReadToken()
+	return err
+}

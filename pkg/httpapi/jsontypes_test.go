@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"math/big"
 	"regexp"
 	"testing"
@@ -37,4 +38,35 @@ func FuzzInteger(f *testing.F) {
 		}
 		require.False(t, body.Amount.In(-1<<62, 1<<62))
 	})
+}
+
+func TestStringMap(t *testing.T) {
+	t.Parallel()
+	type body struct {
+		M StringMap `json:"m"`
+	}
+	decode := func(text string) (body, error) {
+		var v body
+		return v, DecodeStrict([]byte(text), &v)
+	}
+	v, err := decode(`{"m":{"b":"2","a":"é\ud83d\ude00","":""}}`)
+	require.NoError(t, err)
+	require.Equal(t, StringMap{Values: map[string]string{"a": "é😀", "b": "2", "": ""}}, v.M)
+	v, err = decode(`{}`)
+	require.NoError(t, err)
+	require.Nil(t, v.M.Values)
+	v, err = decode(`{"m":{"o":{"b":1},"s":"x","n":1.5,"z":null,"a/~":["[", {"]":"}"}],"t":true}}`)
+	require.NoError(t, err)
+	require.Equal(t, StringMap{Values: map[string]string{"s": "x"}, NotStrings: []string{"o", "n", "z", "a/~", "t"}}, v.M)
+	for text, pointer := range map[string]string{
+		`{"m":null}`: "/m", `{"m":"x"}`: "/m", `{"m":[]}`: "/m", `{"m":1}`: "/m",
+		`{"m":{"a":"x","a":"y"}}`: "/m/a", `{"m":{"a":{"b":1,"b":2}}}`: "/m/a/b", `{"m":{"a":"\u0000"}}`: "/m/a",
+		`{"m":{"a\u0000":1}}`: "/m/a\x00", `{"m":{"a":["\ud800"]}}`: "/m/a", `{"m":{"a":{"b":"\u0000"}}}`: "/m/a/b",
+	} {
+		_, err := decode(text)
+		p, ok := errors.AsType[*Problem](err)
+		require.True(t, ok, "%s: %v", text, err)
+		require.Equal(t, CodeInvalidRequest, p.Code, text)
+		require.Contains(t, p.Errors[0].Pointer, pointer, text)
+	}
 }
