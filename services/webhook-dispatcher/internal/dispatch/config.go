@@ -45,6 +45,8 @@ type Config struct {
 	DNS string `env:"APIPAY_WEBHOOK_DNS"`
 	// SecretsKeyset is the Tink AEAD key set that opens signing secrets.
 	SecretsKeyset string `env:"APIPAY_SECRETS_KEYSET,required,notEmpty"`
+	// SecretsKeysetFile is where the key set came from, if from a file: a change of it is noticed within seconds.
+	SecretsKeysetFile string `env:"APIPAY_SECRETS_KEYSET_FILE"`
 	// Retention is how long deliveries, their attempts and events are kept.
 	Retention time.Duration `env:"APIPAY_RETENTION_DELIVERIES" envDefault:"2160h"`
 }

@@ -32,7 +32,7 @@ const (
 var Needs = []postgres.Need{
 	{Table: "tenants", Verbs: []postgres.Verb{postgres.Select}},
 	{Table: "webhook_endpoints", Verbs: []postgres.Verb{postgres.Select, postgres.Update, postgres.Lock}, Columns: []string{"status", "disabled_reason", "version", "updated_at"}},
-	{Table: "webhook_endpoint_secrets", Verbs: []postgres.Verb{postgres.Select}},
+	{Table: "webhook_endpoint_secrets", Verbs: []postgres.Verb{postgres.Select, postgres.Update, postgres.Lock, postgres.Delete}, Columns: []string{"ciphertext", "key_id"}},
 	{Table: "webhook_endpoint_states", Verbs: []postgres.Verb{postgres.Select, postgres.Insert, postgres.Update, postgres.Lock}},
 	{Table: "webhook_endpoint_health", Verbs: []postgres.Verb{postgres.Select, postgres.Insert, postgres.Update}, Columns: []string{"succeeded", "failed", "latency_buckets", "failures"}},
 	{Table: "webhook_events", Verbs: []postgres.Verb{postgres.Select, postgres.Insert}},
@@ -52,7 +52,7 @@ type Dispatcher struct {
 	config  Config
 	group   string
 	pool    *pgxpool.Pool
-	keyset  *webhook.Keyset
+	keys    *keyring
 	client  *post.Client
 	health  *ops.Health
 	log     *slog.Logger
@@ -66,8 +66,9 @@ type Dispatcher struct {
 	stated sync.Map
 
 	// walk is where the discovery stands; its loop alone uses it.
-	walk   cursor
-	ailing ailments
+	walk      cursor
+	ailing    ailments
+	resealing resealing
 
 	results chan attempt
 	sending sync.WaitGroup
@@ -81,19 +82,20 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 	if err != nil {
 		return nil, fmt.Errorf("reading APIPAY_WEBHOOK_ALLOW_CIDRS: %w", err)
 	}
-	keyset, err := webhook.ParseKeyset(config.SecretsKeyset)
+	keys, err := newKeyring(config.SecretsKeyset, config.SecretsKeysetFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading APIPAY_SECRETS_KEYSET: %w", err)
+		return nil, err
 	}
 	proxy, err := config.proxy()
 	if err != nil {
 		return nil, err
 	}
 	d := &Dispatcher{
-		config: config, group: group, pool: pool, keyset: keyset, health: health, log: log,
-		client:  post.New(post.Config{Policy: policy, Timeout: config.Timeout, DNS: config.DNS, Proxy: proxy}),
-		work:    newWorklist(config.EndpointConcurrency, slots),
-		results: make(chan attempt, slots),
+		config: config, group: group, pool: pool, keys: keys, health: health, log: log,
+		resealing: resealing{delay: resealDelay},
+		client:    post.New(post.Config{Policy: policy, Timeout: config.Timeout, DNS: config.DNS, Proxy: proxy}),
+		work:      newWorklist(config.EndpointConcurrency, slots),
+		results:   make(chan attempt, slots),
 	}
 	d.metrics, err = newMetrics(d)
 	if err != nil {
@@ -123,6 +125,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.every("replay", replayInterval, d.replay),
 		d.every("recover", recoverInterval, d.recover),
 		d.every("retention", retentionInterval, d.dropOld),
+		d.every("reseal", resealInterval, d.reseal),
 		d.every("probe", probeInterval, d.probe),
 	)
 	timer := time.AfterFunc(finishTimeout, cutOff)

@@ -26,6 +26,7 @@ type metrics struct {
 	materialTime metric.Float64Histogram
 	claimSize    metric.Int64Histogram
 	oldest       atomic.Int64
+	staleSecrets atomic.Int64
 }
 
 func newMetrics(d *Dispatcher) (*metrics, error) {
@@ -76,6 +77,15 @@ func newMetrics(d *Dispatcher) (*metrics, error) {
 		metric.WithDescription("How long the delivery that waits longest has been due, held ones included."),
 		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
 			o.Observe(time.Duration(m.oldest.Swap(0)).Seconds())
+			return nil
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("making metrics: %w", err)
+	}
+	_, err = meter.Int64ObservableGauge("apipay.webhook.secrets.stale",
+		metric.WithDescription("Signing secrets that another key than the primary one sealed, at the last count."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(m.staleSecrets.Load())
 			return nil
 		}))
 	if err != nil {

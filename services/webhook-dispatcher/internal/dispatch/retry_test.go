@@ -256,3 +256,11 @@ func TestSend_RotatedSecrets(t *testing.T) {
 	require.Len(t, list, 1)
 	expect(request, active)
 }
+
+func verifyStandard(request received, secret webhook.Secret) error {
+	verifier, err := standard.NewWebhook(secret.Reveal())
+	if err != nil {
+		return err
+	}
+	return verifier.Verify(request.body, request.header)
+}

@@ -150,7 +150,7 @@ func (d *Dispatcher) open(g *gate) ([]webhook.Secret, error) {
 			continue
 		}
 		ref := webhook.SecretRef{TenantID: g.TenantID, Livemode: g.Livemode, EndpointID: g.ID, ID: secretID}
-		secret, err := d.keyset.Open(g.Secrets[i], ref)
+		secret, err := d.keys.current.Load().Open(g.Secrets[i], ref)
 		if err != nil {
 			return nil, err
 		}

@@ -150,6 +150,9 @@ func (d *Dispatcher) dropOld(ctx context.Context) (time.Duration, error) {
 			return 0, fmt.Errorf("dropping old weeks: %w", err)
 		}
 	}
+	if _, err := d.pool.Exec(ctx, deleteExpiredSecrets, expiredSecretsKept); err != nil {
+		return 0, fmt.Errorf("deleting expired secrets: %w", err)
+	}
 	if _, err := d.pool.Exec(ctx, deleteOldHealth, d.config.Retention); err != nil {
 		return 0, fmt.Errorf("deleting old roll-ups: %w", err)
 	}
