@@ -68,6 +68,9 @@ var Variables = []Variable{
 	{"APIPAY_OIDC_ISSUER", []string{adminAPI}, "", false, "issuer URL of staff access tokens"},
 	{"APIPAY_OIDC_AUDIENCE", []string{adminAPI}, "", false, "audience that a staff access token must have"},
 	{"APIPAY_OIDC_ROLE_CLAIM", []string{adminAPI}, "role", false, "claim that carries viewer, support or admin"},
+	{"APIPAY_OIDC_CLIENT_ID", []string{adminAPI}, "", false, "client id with which browsers sign in to the console; empty: by static token only"},
+	{"APIPAY_OIDC_CLIENT_SECRET", []string{adminAPI}, "", true, "that client's secret, for issuers that ask for one beside PKCE"},
+	{"APIPAY_OIDC_REDIRECT_URL", []string{adminAPI}, "", false, "the console's https:// address and /sign-in/callback; required with the client id"},
 	{"APIPAY_ADMIN_TOKENS_FILE", []string{adminAPI}, "", false, "JSON array of {name, sha256, role, tenants?}: static staff tokens"},
 	{"APIPAY_RETENTION_AUDIT", []string{adminAPI}, "9600h", false, "audit entries are kept this long (400 days)"},
 }

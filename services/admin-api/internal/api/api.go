@@ -58,6 +58,7 @@ var routes = []route{
 
 	{http.MethodGet, "/admin/v1/webhook-endpoints", staff.Viewer, "", (*API).listEndpoints},
 	{http.MethodGet, "/admin/v1/webhook-endpoints/:endpoint", staff.Viewer, "", (*API).readEndpoint},
+	{http.MethodGet, "/admin/v1/webhook-endpoints/:endpoint/health", staff.Viewer, "", (*API).readEndpointHealth},
 	{http.MethodPatch, "/admin/v1/webhook-endpoints/:endpoint", staff.Admin, "webhook_endpoint.update", (*API).changeEndpoint},
 
 	{http.MethodGet, "/admin/v1/webhook-deliveries", staff.Viewer, "", (*API).listDeliveries},
@@ -99,6 +100,5 @@ func New(o Options) http.Handler {
 	for _, r := range routes {
 		e.Add(r.method, r.path, a.guard(r))
 	}
-	e.GET("/", index)
 	return e
 }

@@ -46,6 +46,8 @@ type endpointRow struct {
 	LastSuccessAt   *time.Time
 	BreakerOpenedAt *time.Time
 	NextProbeAt     *time.Time
+	Succeeded24h    int64
+	Failed24h       int64
 }
 
 type endpointView struct {
@@ -72,6 +74,9 @@ type endpointHealth struct {
 	LastSuccessAt   *time.Time `json:"last_success_at"`
 	BreakerOpenedAt *time.Time `json:"breaker_opened_at"`
 	NextProbeAt     *time.Time `json:"next_probe_at"`
+	// Attempts of the last 24 hours, from the hourly roll-ups.
+	Succeeded24h int64 `json:"succeeded_24h"`
+	Failed24h    int64 `json:"failed_24h"`
 }
 
 func (r endpointRow) view() endpointView {
@@ -82,6 +87,7 @@ func (r endpointRow) view() endpointView {
 		Health: endpointHealth{
 			FailingSince: utcOrNull(r.FailingSince), FailedAttempts: r.FailedAttempts, LastFailureAt: utcOrNull(r.LastFailureAt),
 			LastSuccessAt: utcOrNull(r.LastSuccessAt), BreakerOpenedAt: utcOrNull(r.BreakerOpenedAt), NextProbeAt: utcOrNull(r.NextProbeAt),
+			Succeeded24h: r.Succeeded24h, Failed24h: r.Failed24h,
 		},
 	}
 }
@@ -89,9 +95,13 @@ func (r endpointRow) view() endpointView {
 const selectEndpoint = `
 	SELECT e.id, e.tenant_id, e.livemode, e.url, e.enabled_events, e.description, e.status, e.disabled_reason, e.deleted_at,
 	       e.version, e.created_at, s.failing_since, s.failed_attempts, s.last_failure_at, s.last_success_at,
-	       s.breaker_opened_at, s.next_probe_at
+	       s.breaker_opened_at, s.next_probe_at, h.succeeded_24h, h.failed_24h
 	FROM apipay.webhook_endpoints e
-	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = e.id`
+	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = e.id
+	CROSS JOIN LATERAL (
+	    SELECT coalesce(sum(succeeded), 0)::bigint AS succeeded_24h, coalesce(sum(failed), 0)::bigint AS failed_24h
+	    FROM apipay.webhook_endpoint_health
+	    WHERE endpoint_id = e.id AND hour > now() - interval '24 hours') h`
 
 // listEndpoints leaves deleted ones out; they can still be read by their id.
 func (a *API) listEndpoints(c *call) error {

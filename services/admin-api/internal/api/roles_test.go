@@ -128,9 +128,6 @@ func TestAuthentication(t *testing.T) {
 
 	b.problem(t, adminToken, http.StatusNotFound, "not_found", http.MethodGet, "/admin/v1/nothing", nil)
 	b.problem(t, adminToken, http.StatusMethodNotAllowed, "method_not_allowed", http.MethodPut, "/admin/v1/tenants", nil)
-	page := b.do(t, "", http.MethodGet, "/", nil)
-	require.Equal(t, http.StatusOK, page.status)
-	require.Contains(t, page.raw, "/admin/v1")
 }
 
 // Tokens of OpenID Connect: a genuine one works, one without a role is forbidden, and an issuer that is away is a 503

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"apipay.io/hub/pkg/webhook"
+	"apipay.io/hub/services/admin-api/internal/console"
 )
 
 // Config is the environment of admin-api.
@@ -20,7 +21,7 @@ type Config struct {
 	OpsAddr string `env:"APIPAY_OPS_ADDR" envDefault:"127.0.0.1:8083"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `env:"APIPAY_LOG_LEVEL" envDefault:"info"`
-	// Dev permits an issuer without TLS on another host.
+	// Dev permits an issuer, and the console's cookies, without TLS.
 	Dev bool `env:"APIPAY_DEV" envDefault:"false"`
 	// TokensFile holds static staff tokens; it is read again when it changes.
 	TokensFile string `env:"APIPAY_ADMIN_TOKENS_FILE"`
@@ -30,6 +31,12 @@ type Config struct {
 	OIDCAudience string `env:"APIPAY_OIDC_AUDIENCE"`
 	// OIDCRoleClaim carries viewer, support or admin, or a list with one of them.
 	OIDCRoleClaim string `env:"APIPAY_OIDC_ROLE_CLAIM" envDefault:"role"`
+	// OIDCClientID lets browsers sign in to the console at the issuer, by the authorization code flow with PKCE.
+	OIDCClientID string `env:"APIPAY_OIDC_CLIENT_ID"`
+	// OIDCClientSecret is the client's, for issuers that ask for one beside PKCE.
+	OIDCClientSecret string `env:"APIPAY_OIDC_CLIENT_SECRET"`
+	// OIDCRedirectURL is where the issuer sends browsers back to: the console's own address and /sign-in/callback.
+	OIDCRedirectURL string `env:"APIPAY_OIDC_REDIRECT_URL"`
 	// VisibilityDelay is payment-api's: before it has passed since the lease's end, an outcome cannot be set by hand.
 	VisibilityDelay time.Duration `env:"APIPAY_GATEWAY_VISIBILITY_DELAY" envDefault:"60s"`
 	// AllowCIDRs are internal addresses that an endpoint's URL may have; http:// is accepted where it is set.
@@ -60,6 +67,9 @@ func (c Config) validateOIDC() error {
 		if c.OIDCAudience != "" {
 			return errors.New("APIPAY_OIDC_ISSUER is needed with APIPAY_OIDC_AUDIENCE")
 		}
+		if c.OIDCClientID != "" {
+			return errors.New("APIPAY_OIDC_ISSUER is needed with APIPAY_OIDC_CLIENT_ID")
+		}
 		return nil
 	}
 	issuer, err := url.Parse(c.OIDCIssuer)
@@ -74,6 +84,21 @@ func (c Config) validateOIDC() error {
 	}
 	if c.OIDCRoleClaim == "" {
 		return errors.New("APIPAY_OIDC_ROLE_CLAIM must not be empty")
+	}
+	return c.validateSignIn()
+}
+
+func (c Config) validateSignIn() error {
+	if c.OIDCClientID == "" {
+		return nil
+	}
+	back, err := url.Parse(c.OIDCRedirectURL)
+	if err != nil || back.Host == "" || back.User != nil || back.Path != console.CallbackPath || back.RawQuery != "" ||
+		(back.Scheme != "https" && back.Scheme != "http") {
+		return errors.New("APIPAY_OIDC_REDIRECT_URL must be the console's https:// address and " + console.CallbackPath)
+	}
+	if back.Scheme != "https" && !c.Dev {
+		return errors.New("APIPAY_OIDC_REDIRECT_URL must be an https:// URL, unless APIPAY_DEV is set")
 	}
 	return nil
 }

@@ -2,10 +2,14 @@ package app
 
 import (
 	"context"
+	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,6 +20,7 @@ import (
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/pkg/webhook"
 	"apipay.io/hub/services/admin-api/internal/api"
+	"apipay.io/hub/services/admin-api/internal/console"
 	"apipay.io/hub/services/admin-api/internal/retention"
 	"apipay.io/hub/services/admin-api/internal/staff"
 )
@@ -88,6 +93,7 @@ func newStaff(cfg Config, logger *slog.Logger, health *ops.Health) (*staff.Direc
 		Issuer:     cfg.OIDCIssuer,
 		Audience:   cfg.OIDCAudience,
 		RoleClaim:  cfg.OIDCRoleClaim,
+		SignIn:     staff.SignIn{ClientID: cfg.OIDCClientID, ClientSecret: cfg.OIDCClientSecret, RedirectURL: cfg.OIDCRedirectURL},
 		Logger:     logger,
 		Loop:       health.Loop("staff tokens", time.Minute),
 	})
@@ -116,19 +122,41 @@ func newHandler(cfg Config, pool *pgxpool.Pool, members *staff.Directory, logger
 	if err != nil {
 		return nil, err
 	}
-	// Every replica signs in to the database with the same password, so this key is theirs in common. A cursor
-	// opens nothing that its reader may not see anyway: row level security decides on each page.
-	key := sha256.Sum256([]byte("admin-api cursors\x00" + pool.Config().ConnConfig.Password))
-	cursors, err := httpapi.NewCursors(key[:])
+	// Every replica signs in to the database with the same password, so these keys are theirs in common.
+	shared := pool.Config().ConnConfig.Password
+	// A cursor opens nothing that its reader may not see anyway: row level security decides on each page.
+	cursorKey := sha256.Sum256([]byte("admin-api cursors\x00" + shared))
+	cursors, err := httpapi.NewCursors(cursorKey[:])
 	if err != nil {
 		return nil, err
 	}
-	return api.New(api.Options{
+	// Whoever has the password could read and write everything in the database; a session opens no more than that. Without
+	// one, the key is this process's own and sessions end with it.
+	if shared == "" {
+		shared = rand.Text()
+	}
+	sessionKey, err := hkdf.Key(sha256.New, []byte(shared), nil, "admin-api sessions", 32)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the sessions' key: %w", err)
+	}
+	programs := api.New(api.Options{
 		Pool:            pool,
 		Staff:           members,
 		Cursors:         cursors,
 		Policy:          policy,
 		VisibilityDelay: cfg.VisibilityDelay,
 		Logger:          logger,
+	})
+	people, err := console.New(console.Options{API: programs, Staff: members, Key: sessionKey, Dev: cfg.Dev, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Not a mux of net/http, which would redirect paths that it finds unclean.
+		if strings.HasPrefix(r.URL.Path, "/admin/") {
+			programs.ServeHTTP(w, r)
+		} else {
+			people.ServeHTTP(w, r)
+		}
 	}), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+	"golang.org/x/oauth2"
 )
 
 const (
@@ -29,18 +30,26 @@ var algorithms = []string{
 // issuer verifies access tokens that are JWTs by the issuer's published keys.
 type issuer struct {
 	url, audience, roleClaim string
+	signIn                   SignIn
 	client                   *http.Client
 	// Clock is time.Now unless a test sets it.
 	Clock func() time.Time
 
 	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier
+	found    *discovered
 	failedAt time.Time
 }
 
-func newIssuer(url, audience, roleClaim string) *issuer {
+// discovered is what the issuer tells of itself.
+type discovered struct {
+	endpoint oauth2.Endpoint
+	// accessTokens are those for this API, idTokens those of the console's sign-in.
+	accessTokens, idTokens *oidc.IDTokenVerifier
+}
+
+func newIssuer(url, audience, roleClaim string, signIn SignIn) *issuer {
 	return &issuer{
-		url: url, audience: audience, roleClaim: roleClaim,
+		url: url, audience: audience, roleClaim: roleClaim, signIn: signIn,
 		client: &http.Client{Timeout: issuerTimeout},
 		Clock:  time.Now,
 	}
@@ -51,12 +60,12 @@ func (i *issuer) authenticate(ctx context.Context, token string) (Identity, erro
 	if strings.Count(token, ".") != 2 {
 		return Identity{}, ErrUnknownToken
 	}
-	verifier, err := i.discover(ctx)
+	found, err := i.discover(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
 	outage := &keyOutage{}
-	verified, err := verifier.Verify(context.WithValue(ctx, outageKey{}, outage), token)
+	verified, err := found.accessTokens.Verify(context.WithValue(ctx, outageKey{}, outage), token)
 	if outage.happened {
 		return Identity{}, ErrIssuerUnavailable
 	}
@@ -121,11 +130,11 @@ func highestRole(raw jsontext.Value) Role {
 }
 
 // discover asks the issuer for its keys' address, once it succeeded never again.
-func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+func (i *issuer) discover(ctx context.Context) (*discovered, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.verifier != nil {
-		return i.verifier, nil
+	if i.found != nil {
+		return i.found, nil
 	}
 	if i.Clock().Sub(i.failedAt) < issuerCooldown {
 		return nil, ErrIssuerUnavailable
@@ -145,8 +154,11 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 		return nil, ErrIssuerUnavailable
 	}
 	keys := watchedKeys{oidc.NewRemoteKeySet(clientCtx, metadata.JWKSURI)}
-	i.verifier = oidc.NewVerifier(i.url, keys, &oidc.Config{ClientID: i.audience, SupportedSigningAlgs: algorithms, Now: i.Clock})
-	return i.verifier, nil
+	verifier := func(audience string) *oidc.IDTokenVerifier {
+		return oidc.NewVerifier(i.url, keys, &oidc.Config{ClientID: audience, SupportedSigningAlgs: algorithms, Now: i.Clock})
+	}
+	i.found = &discovered{endpoint: provider.Endpoint(), accessTokens: verifier(i.audience), idTokens: verifier(i.signIn.ClientID)}
+	return i.found, nil
 }
 
 // watchedKeys tells an issuer that could not be asked from a signature that is wrong: the library reports both as

@@ -71,7 +71,9 @@ type Options struct {
 	TokensFile string
 	// Issuer, Audience and RoleClaim are those of OpenID Connect; an empty Issuer switches it off.
 	Issuer, Audience, RoleClaim string
-	Logger                      *slog.Logger
+	// SignIn lets browsers sign in at the issuer.
+	SignIn SignIn
+	Logger *slog.Logger
 	// Loop ticks while the file is watched.
 	Loop *ops.Loop
 }
@@ -95,7 +97,7 @@ func New(o Options) (*Directory, error) {
 		d.static = static
 	}
 	if o.Issuer != "" {
-		d.issuer = newIssuer(o.Issuer, o.Audience, o.RoleClaim)
+		d.issuer = newIssuer(o.Issuer, o.Audience, o.RoleClaim, o.SignIn)
 	}
 	if d.issuer == nil && (d.static == nil || d.static.isEmpty()) {
 		return nil, errors.New("APIPAY_ADMIN_TOKENS_FILE holds no token and APIPAY_OIDC_ISSUER is not set: nobody could sign in")
