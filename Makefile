@@ -13,7 +13,7 @@ GOLANGCI_LINT_VERSION := v2.14.0
 GOLANGCI_LINT         := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
 FUZZTIME             ?= 20s
-SCHEMATHESIS_SECONDS ?= 120
+SCHEMATHESIS_SECONDS ?= 90
 
 # Package patterns of every module of the workspace, and its folders.
 modules     = $(shell go list -m -f '{{.Dir}}')
@@ -74,7 +74,7 @@ fuzz: build ## fuzz what reads from strangers, FUZZTIME (default 20s) each
 	done'
 
 .PHONY: schemathesis
-schemathesis: build ## hold a running payment-api against its OpenAPI document for SCHEMATHESIS_SECONDS (default 120)
+schemathesis: build ## hold a running payment-api against its OpenAPI document for SCHEMATHESIS_SECONDS (default 90)
 	@services/payment-api/schemathesis/run.sh $(SCHEMATHESIS_SECONDS)
 
 .PHONY: docs-check
