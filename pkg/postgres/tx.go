@@ -44,14 +44,19 @@ func InTenant(ctx context.Context, pool *pgxpool.Pool, scope Scope, fn func(tx T
 	return retry(ctx, func() error {
 		return inTx(ctx, pool, func(raw pgx.Tx) (time.Time, error) {
 			var now time.Time
-			var tenant, mode string
-			err := raw.QueryRow(ctx, scopeTenant, scope.TenantID.String(), strconv.FormatBool(scope.Livemode)).Scan(&tenant, &mode, &now)
+			var tenant, mode, idle string
+			err := raw.QueryRow(ctx, scopeTenant+limitIdle, scope.TenantID.String(), strconv.FormatBool(scope.Livemode)).
+				Scan(&tenant, &mode, &now, &idle)
 			return now, err
 		}, fn)
 	})
 }
 
 const scopeTenant = `SELECT set_config('app.tenant_id', $1, true), set_config('app.livemode', $2, true), now()`
+
+// limitIdle lets the database end a transaction whose process stands still in its midst, so that it does not keep its locks
+// from those who go on. Nothing of ours waits for anything but the database inside a transaction.
+const limitIdle = `, set_config('idle_in_transaction_session_timeout', '5s', true)`
 
 // ReadInTenant sends a batch that only reads, scoped as by [InTenant], in one round trip: what a client pipelines up to one
 // Sync is one transaction, the settings of which end with it, behind a pooler in transaction mode, too. read reads the results
@@ -188,7 +193,7 @@ func IsUnavailable(err error) bool {
 		case "08", "28", "3D", "53", "57", "58":
 			return true
 		}
-		return pgErr.Code == "25006" // a demoted primary
+		return pgErr.Code == "25006" || pgErr.Code == "25P03" // a demoted primary; idle for too long in a transaction
 	}
 	var connectErr *pgconn.ConnectError
 	return errors.As(err, &connectErr) || pgconn.SafeToRetry(err) || errors.Is(err, pgx.ErrTxClosed) ||

@@ -235,3 +235,25 @@ func TestUUIDs(t *testing.T) {
 	require.Equal(t, u.String(), asText)
 	require.Error(t, pool.QueryRow(t.Context(), `SELECT NULL::uuid`).Scan(&one))
 }
+
+// A process that stands still inside a transaction loses it, and with it the locks.
+func TestIdleTransactionEnds(t *testing.T) {
+	t.Parallel()
+	db := testdb.New(t)
+	owner, app := db.Pool(t, db.Owner), db.Pool(t, db.App)
+	a := seed(t.Context(), t, owner, false)
+	const query = `UPDATE apipay.webhook_endpoints SET version = version + 1 WHERE id = $1`
+	err := postgres.InTenant(t.Context(), app, postgres.Scope{TenantID: a.id}, func(tx postgres.Tx) error {
+		_, err := tx.Exec(t.Context(), query, a.endpoint)
+		require.NoError(t, err)
+		_, err = owner.Exec(t.Context(), query, a.endpoint) // waits until the other's time is over
+		require.NoError(t, err)
+		return nil
+	})
+	require.Error(t, err)
+	require.True(t, postgres.IsUnavailable(err), "%v", err)
+	require.NotErrorIs(t, err, postgres.ErrCommitUnknown)
+	var version int
+	require.NoError(t, owner.QueryRow(t.Context(), `SELECT version FROM apipay.webhook_endpoints WHERE id = $1`, a.endpoint).Scan(&version))
+	require.Equal(t, 1, version)
+}
