@@ -35,6 +35,7 @@ func (s *Service) call(ctx context.Context, run run, gw gateway.Gateway, a attem
 	ctx, cancel := context.WithTimeout(ctx, s.config.GatewayTimeout)
 	defer cancel()
 	began := time.Now()
+	failpoint(beforeCall)
 	result, err := send(ctx, gw, a.call(run.Scope, chargeReference))
 	failpoint(gatewayAccepted)
 	v := read(result, err)

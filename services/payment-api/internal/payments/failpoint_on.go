@@ -4,15 +4,20 @@ package payments
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 )
 
-// failpoint kills the process, as nothing can be caught, if APIPAY_FAILPOINTS names the point.
+// failpoint ends the process, as nothing can be caught, if APIPAY_FAILPOINTS names the point. With =stop behind the name it
+// stands still there until somebody sends SIGCONT.
 func failpoint(point string) {
-	if slices.Contains(strings.Split(os.Getenv("APIPAY_FAILPOINTS"), ","), point) {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the signal is on its way
+	for named := range strings.SplitSeq(os.Getenv("APIPAY_FAILPOINTS"), ",") {
+		switch named {
+		case point:
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // the signal is on its way
+		case point + "=stop":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		}
 	}
 }

@@ -17,13 +17,24 @@ import (
 
 	"apipay.io/hub/pkg/httpapi"
 	"apipay.io/hub/pkg/postgres"
+	"apipay.io/hub/services/payment-api/internal/api"
+	"apipay.io/hub/services/payment-api/internal/auth"
 	"apipay.io/hub/services/payment-api/internal/gateway"
 	"apipay.io/hub/services/payment-api/internal/gateway/sandbox"
 	"apipay.io/hub/services/payment-api/internal/payments"
 )
 
-// envVictim makes the test binary the process that dies: it serves the routes on the database named here.
-const envVictim = "PAYMENTS_TEST_VICTIM"
+const (
+	// envVictim makes the test binary the process that dies: it serves the routes on the database named here.
+	envVictim = "PAYMENTS_TEST_VICTIM"
+	// envShort gives it leases of seconds.
+	envShort = "PAYMENTS_TEST_SHORT"
+)
+
+// short are limits with which a pause of seconds is one beyond the lease.
+func short(c *payments.Config) {
+	c.GatewayTimeout, c.Lease, c.VisibilityDelay = 500*time.Millisecond, 2*time.Second, time.Second
+}
 
 // TestVictim is no test: it is the process that [TestCrashMatrix] kills.
 func TestVictim(t *testing.T) {
@@ -35,33 +46,55 @@ func TestVictim(t *testing.T) {
 	require.NoError(t, err)
 	cursors, err := httpapi.NewCursors([]byte("0123456789abcdef"))
 	require.NoError(t, err)
+	config := payments.DefaultConfig()
+	if os.Getenv(envShort) != "" {
+		short(&config)
+	}
 	service := payments.New(payments.Deps{
-		Pool: pool, Gateways: map[bool]gateway.Gateway{false: sandbox.New(pool)}, Cursors: cursors, Config: payments.DefaultConfig(),
+		Pool: pool, Gateways: map[bool]gateway.Gateway{false: sandbox.New(pool)}, Cursors: cursors, Config: config,
 	})
 	e := httpapi.NewEcho(httpapi.Options{Map: service.MapError})
-	service.Routes(e.Group("/v1", (&testBundle{t: t}).authenticate))
+	e.Use((&testBundle{t: t}).authenticate)
+	api.Register(e, moneyOnly{Service: service}, auth.Require)
 	e.Listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	fmt.Println("listening", e.Listener.Addr())
 	require.NoError(t, e.Start(""))
 }
 
-// victim starts a process that dies at the point, and answers its URL and a wait for its end.
-func (b *testBundle) victim(point string) (url string, wait func() error) {
+// victim starts a process that dies at the point, and answers its URL.
+func (b *testBundle) victim(point string, environ ...string) (url string, command *exec.Cmd) {
 	b.t.Helper()
-	command := exec.CommandContext(b.t.Context(), os.Args[0], "-test.run=^TestVictim$")
-	command.Env = append(os.Environ(), envVictim+"="+b.db.App, "APIPAY_FAILPOINTS="+point)
+	command = exec.CommandContext(b.t.Context(), os.Args[0], "-test.run=^TestVictim$")
+	command.Env = append(append(os.Environ(), envVictim+"="+b.db.App, "APIPAY_FAILPOINTS="+point), environ...)
 	out, err := command.StdoutPipe()
 	require.NoError(b.t, err)
 	require.NoError(b.t, command.Start())
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if address, ok := strings.CutPrefix(lines.Text(), "listening "); ok {
-			return "http://" + address, command.Wait
+			return "http://" + address, command
 		}
 	}
 	b.t.Fatal("the victim did not start")
 	return "", nil
+}
+
+// prepare makes what an operation works on, and answers its request; pi is "" for a create.
+func (c caller) prepare(operation string) (path, body, pi string) {
+	c.b.t.Helper()
+	switch operation {
+	case "confirm":
+		pi = c.created("pm_card_visa")
+		return confirmPath(pi), "", pi
+	case "cancel":
+		pi = c.created("pm_card_visa")
+		return cancelPath(pi), "", pi
+	case "refund":
+		pi = c.paid("1000", "pm_card_visa")
+		return refundPath(pi), "", pi
+	}
+	return intents, `{"amount":1000,"currency":"EUR","payment_method":"pm_card_visa","confirm":true}`, ""
 }
 
 func TestCrashMatrix(t *testing.T) {
@@ -75,25 +108,11 @@ func TestCrashMatrix(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
 				me := b.me()
-				path, body := intents, ""
-				var pi string
-				switch operation {
-				case "create":
-					body = `{"amount":1000,"currency":"EUR","payment_method":"pm_card_visa","confirm":true}`
-				case "confirm":
-					pi = me.created("pm_card_visa")
-					path = confirmPath(pi)
-				case "cancel":
-					pi = me.created("pm_card_visa")
-					path = cancelPath(pi)
-				case "refund":
-					pi = me.paid("1000", "pm_card_visa")
-					path = refundPath(pi)
-				}
-				url, wait := b.victim(point)
+				path, body, pi := me.prepare(operation)
+				url, victim := b.victim(point)
 				_, err := me.key("k").doAt(t.Context(), url, http.MethodPost, path, []byte(body))
 				require.Error(t, err, "the process answers nobody any more")
-				require.ErrorContains(t, wait(), "killed")
+				require.ErrorContains(t, victim.Wait(), "killed")
 
 				// Somebody else goes on: the same key until it has an answer, time passing meanwhile.
 				var last answer
