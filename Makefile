@@ -64,6 +64,10 @@ test-pg15: build ## run the tests of the schema and of pkg on Postgres 15
 	fi; \
 	APIPAY_POSTGRES_BIN=$$bin $(DEVSTACK) test-env -- go test -timeout 10m $(TESTFLAGS) ./migrations/... ./pkg/...
 
+.PHONY: test-verifiers
+test-verifiers: build ## hold real deliveries against the webhook verifiers of Stripe and Standard Webhooks in Go, Node and Python
+	@services/webhook-dispatcher/verifiers/run.sh
+
 .PHONY: fuzz
 fuzz: build ## fuzz what reads from strangers, FUZZTIME (default 20s) each
 	@$(DEVSTACK) test-env -- bash -euo pipefail -c '\
@@ -99,8 +103,34 @@ test-kafka: relay-programs ## run what needs a broker against a real Apache Kafk
 
 # CHAOSFLAGS: bin/relay-chaos -h; without -short everything lasts as long as in the acceptance cases.
 .PHONY: chaos
-chaos: relay-programs ## faults under load, over real processes (short form)
+chaos: chaos-payments relay-programs ## faults under load, over real processes (short form)
 	@bin/relay-chaos -short -rounds 20 $(CHAOSFLAGS)
+
+# Every fail point x every operation, with SIGKILL, and with SIGSTOP beyond the lease.
+.PHONY: chaos-payments
+chaos-payments: build
+	@$(DEVSTACK) test-env -- go test -count=1 -timeout 10m -tags failpoints -run 'CrashMatrix|PauseMatrix' $(TESTFLAGS) \
+		./services/payment-api/internal/payments
+
+.PHONY: bench
+bench: bench-payments ## measure, print tables with targets, keep them in docs/benchmarks
+
+.PHONY: bench-payments
+bench-payments: build
+	@mkdir -p docs/benchmarks
+	@BENCH_OUT=$(CURDIR)/docs/benchmarks $(DEVSTACK) test-env -- go test -count=1 -timeout 20m -tags bench -run TestSpeed -v \
+		./services/payment-api/bench
+
+# SOAK_ROUNDS multiplies the rounds of the races: 10 makes 200 of parallel refunds, 2,000 of parallel confirms.
+SOAK_ROUNDS ?= 10
+
+.PHONY: soak
+soak: soak-payments ## hours of the same, by hand; SOAK_ROUNDS times what `make test` does
+
+.PHONY: soak-payments
+soak-payments: build
+	@SOAK_ROUNDS=$(SOAK_ROUNDS) $(DEVSTACK) test-env -- go test -count=1 -timeout 4h -v \
+		-run 'TestConfirm|TestRefund|TestPgbouncer|TestVanishingClients' ./services/payment-api/internal/...
 
 .PHONY: relay-programs
 relay-programs: build
