@@ -153,8 +153,10 @@ func (p *Problem) WithHeader(name, value string) *Problem {
 	return p
 }
 
-// WithRetryAfter sets Retry-After in whole seconds, rounded up, at least 1.
+// WithRetryAfter sets Retry-After in whole seconds, rounded up, at least 1, and
+// says that the unchanged request may succeed then.
 func (p *Problem) WithRetryAfter(d time.Duration) *Problem {
+	p.Retryable = true
 	return p.WithHeader("Retry-After", strconv.Itoa(ceilSeconds(d)))
 }
 

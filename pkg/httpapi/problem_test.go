@@ -120,6 +120,8 @@ func TestProblem_HeadersAndCause(t *testing.T) {
 	p := New(CodeGatewayUnavailable, "").WithRetryAfter(2001 * time.Millisecond).WithCause(cause)
 	require.Equal(t, "3", p.Header.Get("Retry-After"))
 	require.ErrorIs(t, p, cause)
+	require.False(t, New(CodeInvalidState, "").Retryable)
+	require.True(t, New(CodeInvalidState, "").WithRetryAfter(time.Second).Retryable, "who says when to come back says that it may help")
 	require.Equal(t, "1", New(CodeServiceUnavailable, "").WithRetryAfter(0).Header.Get("Retry-After"))
 	require.Equal(t, "1", New(CodeIdempotencyInProgress, "").Header.Get("Retry-After"))
 	require.Contains(t, New(CodeAuthenticationFailed, "").Header.Get("WWW-Authenticate"), "Bearer")

@@ -195,7 +195,7 @@ func TestConfirm(t *testing.T) {
 	t.Run("InParallelChargesOnce", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		for range rounds(50) {
+		for range rounds(200) { // B5
 			pi := b.me().created("pm_card_visa")
 			n := statuses(b.inParallel(4, func(int) (answer, error) {
 				return b.me().key(uuid.NewString()).do(t.Context(), http.MethodPost, confirmPath(pi), nil)
@@ -211,7 +211,7 @@ func TestConfirm(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.reconciling(b.service)
-		for range rounds(100) {
+		for range rounds(200) { // B6
 			pi := b.me().created("pm_card_visa")
 			answers := b.inParallel(2, func(i int) (answer, error) {
 				path := []string{confirmPath(pi), cancelPath(pi)}[i]
@@ -250,6 +250,7 @@ func TestConfirm(t *testing.T) {
 			a := me.keyed("l", path, "").is(409, "invalid_state")
 			require.Equal(t, "processing", a.str("intent_status"))
 			require.Equal(t, "1", a.header.Get("Retry-After"))
+			require.Equal(t, true, a.body()["retryable"])
 		}
 		require.Zero(t, b.count(`SELECT count(*) FROM apipay.idempotency_keys WHERE key = 'l'`))
 		a := me.keyed("k", confirmPath(pi), "").is(409, "idempotency_in_progress")

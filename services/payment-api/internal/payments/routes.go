@@ -3,6 +3,7 @@ package payments
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -199,7 +200,7 @@ func gatewayUnavailable(detail string) *httpapi.Problem {
 func stateProblem(p intent, detail string) *httpapi.Problem {
 	problem := withIntent(httpapi.New(httpapi.CodeInvalidState, detail), p)
 	if p.Status == Processing {
-		problem = problem.WithHeader("Retry-After", "1")
+		problem = problem.WithRetryAfter(time.Second)
 	}
 	return problem
 }
