@@ -185,7 +185,7 @@ type EventType string
 // FieldError defines model for FieldError.
 type FieldError = httpapi.FieldError
 
-// Metadata Names have up to 40 characters, without [ and ].
+// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
 type Metadata map[string]string
 
 // PaymentError defines model for PaymentError.
@@ -211,7 +211,7 @@ type PaymentIntent struct {
 	Livemode          bool          `json:"livemode"`
 	MerchantReference *string       `json:"merchant_reference"`
 
-	// Metadata Names have up to 40 characters, without [ and ].
+	// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
 	Metadata      Metadata            `json:"metadata"`
 	PaymentMethod *string             `json:"payment_method"`
 	Status        PaymentIntentStatus `json:"status"`
@@ -243,11 +243,11 @@ type PaymentIntentCreate struct {
 	Currency    string  `api:"required" json:"currency"`
 	Description *string `json:"description,omitempty"`
 
-	// MerchantReference Unique per tenant and mode.
+	// MerchantReference Unique per tenant and mode. On one line: no control characters, no line separators.
 	MerchantReference *string `json:"merchant_reference,omitempty"`
 
-	// Metadata Names have up to 40 characters, without [ and ].
-	Metadata Metadata `json:"metadata,omitempty"`
+	// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
+	Metadata httpapi.StringMap `json:"metadata,omitempty"`
 
 	// PaymentMethod Example: pm_card_visa
 	PaymentMethod *string `json:"payment_method,omitempty"`
@@ -298,7 +298,7 @@ type Refund struct {
 	FailureReason *string      `json:"failure_reason"`
 	Livemode      bool         `json:"livemode"`
 
-	// Metadata Names have up to 40 characters, without [ and ].
+	// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
 	Metadata      Metadata     `json:"metadata"`
 	PaymentIntent string       `json:"payment_intent"`
 	Reason        *string      `json:"reason"`
@@ -314,9 +314,9 @@ type RefundCreate struct {
 	// Amount Default: all that is left.
 	Amount *httpapi.Integer `api:"nonnull" json:"amount,omitempty"`
 
-	// Metadata Names have up to 40 characters, without [ and ].
-	Metadata Metadata `json:"metadata,omitempty"`
-	Reason   *string  `json:"reason,omitempty"`
+	// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
+	Metadata httpapi.StringMap `json:"metadata,omitempty"`
+	Reason   *string           `json:"reason,omitempty"`
 }
 
 // RefundList defines model for RefundList.

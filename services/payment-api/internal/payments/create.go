@@ -44,7 +44,7 @@ func (b createBody) intent(intentID uuid.UUID, tx postgres.Tx, livemode bool) in
 		Currency:          b.Currency,
 		Status:            RequiresPaymentMethod,
 		Description:       b.Description,
-		Metadata:          b.Metadata,
+		Metadata:          b.Metadata.Values,
 		MerchantReference: b.MerchantReference,
 		PaymentMethod:     b.PaymentMethod,
 		Version:           1,

@@ -144,9 +144,9 @@ func TestCreate(t *testing.T) {
 			`{"amount":100,"currency":"EUR","metadata":{"a":"x\u0000"}}`:         "invalid_request",
 			`{"amount":100,"currency":"EUR","description":"\ud83d"}`:             "invalid_request",
 			`{"amount":100,"currency":"EUR","metadata":{"n":"\udc00x"}}`:         "invalid_request",
-			`{"amount":100,"currency":"EUR","metadata":{"n":{"a":"b"}}}`:         "invalid_request",
-			`{"amount":100,"currency":"EUR","metadata":{"n":1}}`:                 "invalid_request",
-			`{"amount":100,"currency":"EUR","metadata":{"n":null}}`:              "invalid_request",
+			`{"amount":100,"currency":"EUR","metadata":null}`:                    "invalid_request",
+			`{"amount":100,"currency":"EUR","metadata":["a"]}`:                   "invalid_request",
+			`{"amount":100,"currency":"EUR","metadata":{"n":{"a":"\u0000"}}}`:    "invalid_request",
 			"{\"amount\":100,\"currency\":\"EUR\",\"description\":\"\xff\xfe\"}": "invalid_request",
 			`{"amount":100,"currency":"EUR","confirm":"yes"}`:                    "invalid_request",
 		} {
@@ -183,10 +183,14 @@ func TestCreate(t *testing.T) {
 			`"metadata":{"a[b]":"x"}`:                                 "/metadata/a[b]",
 			`"metadata":{"a/~[":"x"}`:                                 "/metadata/a~1~0[",
 			`"description":"` + strings.Repeat("é", 1001) + `"`:       "/description",
-			`"description":"a\u0007b"`:                                "/description",
+			`"metadata":{"a":{"b":1}}`:                                "/metadata/a",
+			`"metadata":{"a":1}`:                                      "/metadata/a",
+			`"metadata":{"a/b":null}`:                                 "/metadata/a~1b",
+			`"metadata":{"a":["x"]}`:                                  "/metadata/a",
 			`"merchant_reference":"` + strings.Repeat("r", 256) + `"`: "/merchant_reference",
 			`"merchant_reference":""`:                                 "/merchant_reference",
 			`"merchant_reference":"a\nb"`:                             "/merchant_reference",
+			`"merchant_reference":"a\u0085b"`:                         "/merchant_reference",
 			`"payment_method":"4242424242424242"`:                     "/payment_method",
 			`"payment_method":"pm_"`:                                  "/payment_method",
 			`"payment_method":"pm_a b"`:                               "/payment_method",
@@ -200,6 +204,13 @@ func TestCreate(t *testing.T) {
 		send(`"description":"","metadata":{"":""}`).is(201)
 		a := send(`"merchant_reference":"","payment_method":"x","metadata":{"[":"x"}`).is(422, "parameter_invalid")
 		require.Len(t, a.body()["errors"], 3, "all of it is told at once")
+		a = send(`"metadata":{"a":1,"b":"x","c":[]}`).is(422, "parameter_invalid")
+		require.Len(t, a.body()["errors"], 2)
+		// Free text is kept as it was sent, whatever a terminal would make of it.
+		a = send(`"description":"\u0001\u0007\t\r\n\u007f\u0085","metadata":{"\u0007":"\u001b[0m\u009f"}`).is(201)
+		require.Equal(t, "\x01\a\t\r\n\x7f\u0085", a.str("description"))
+		require.Equal(t, map[string]any{"\a": "\x1b[0m\u009f"}, a.body()["metadata"])
+		require.Equal(t, a.raw, b.me().intent(a.id()).raw)
 	})
 }
 

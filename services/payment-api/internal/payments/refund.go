@@ -59,7 +59,7 @@ func (s *Service) refundIntent(ctx context.Context, run run, intentID, refundID 
 		}
 		r := refund{
 			ID: refundID, Livemode: run.Scope.Livemode, PaymentIntentID: p.ID, Amount: amount, Currency: p.Currency,
-			Status: RefundPending, Reason: body.Reason, Metadata: body.Metadata, CreatedAt: tx.Now,
+			Status: RefundPending, Reason: body.Reason, Metadata: body.Metadata.Values, CreatedAt: tx.Now,
 		}
 		p.AmountRefundPending += amount
 		a = run.refund(tx, r, charge)

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/bojanz/currency"
@@ -63,12 +62,9 @@ func (b *createBody) validate(least AmountMin, gw gateway.Gateway) error {
 	if b.Confirm && b.PaymentMethod == nil {
 		f.refuse(httpapi.CodeParameterMissing, "/payment_method", "An intent is confirmed with a payment_method.")
 	}
-	f.text("/description", b.Description, 0, maxDescription, isFreeText)
-	f.text("/merchant_reference", b.MerchantReference, 1, maxMerchantReference, isLineText)
-	f.metadata(b.Metadata)
-	if b.Metadata == nil {
-		b.Metadata = map[string]string{}
-	}
+	f.text("/description", b.Description, 0, maxDescription)
+	f.lineText("/merchant_reference", b.MerchantReference, maxMerchantReference)
+	f.metadata(&b.Metadata)
 	return f.err()
 }
 
@@ -83,11 +79,8 @@ func (b *refundBody) validate() error {
 	if b.Amount != nil {
 		f.amount(*b.Amount, 1)
 	}
-	f.text("/reason", b.Reason, 0, maxReason, isFreeText)
-	f.metadata(b.Metadata)
-	if b.Metadata == nil {
-		b.Metadata = map[string]string{}
-	}
+	f.text("/reason", b.Reason, 0, maxReason)
+	f.metadata(&b.Metadata)
 	return f.err()
 }
 
@@ -141,35 +134,45 @@ func isPaymentMethod(text string) bool {
 	return true
 }
 
-func (f *fields) text(pointer string, text *string, least, most int, allowed func(rune) bool) {
+// text checks free text, which may hold every character that a body may: U+0000 alone is refused, for the whole body.
+func (f *fields) text(pointer string, text *string, least, most int) {
 	if text == nil {
 		return
 	}
 	if n := utf8.RuneCountInString(*text); n < least || n > most {
 		f.refuse(httpapi.CodeParameterInvalid, pointer, fmt.Sprintf("The text must have %d to %d characters.", least, most))
+	}
+}
+
+// lineText checks text that names something: it fits on one line of a report.
+func (f *fields) lineText(pointer string, text *string, most int) {
+	before := len(*f)
+	f.text(pointer, text, 1, most)
+	if text == nil || len(*f) > before {
 		return
 	}
 	for _, r := range *text {
-		if !allowed(r) {
+		if !httpapi.IsLineText(r) {
 			f.refuse(httpapi.CodeParameterInvalid, pointer, fmt.Sprintf("The character %U is not allowed.", r))
 			return
 		}
 	}
 }
 
-// isFreeText allows what people write, line breaks and tabs included.
-func isFreeText(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || !unicode.IsControl(r) }
-
-// isLineText allows what fits on one line of a report.
-func isLineText(r rune) bool { return !unicode.IsControl(r) && r != '\u2028' && r != '\u2029' }
-
-func (f *fields) metadata(m map[string]string) {
-	if len(m) > maxMetadata {
+// metadata checks names and values, and makes of no metadata an empty one.
+func (f *fields) metadata(m *httpapi.StringMap) {
+	if m.Values == nil {
+		m.Values = map[string]string{}
+	}
+	if len(m.Values)+len(m.NotStrings) > maxMetadata {
 		f.refuse(httpapi.CodeParameterInvalid, "/metadata", fmt.Sprintf("At most %d keys are allowed.", maxMetadata))
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		value := m[name]
+	for _, name := range m.NotStrings {
+		f.refuse(httpapi.CodeParameterInvalid, "/metadata/"+pointerToken.Replace(name), "A value must be a string.")
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Values)) {
+		value := m.Values[name]
 		pointer := "/metadata/" + pointerToken.Replace(name)
 		switch {
 		case utf8.RuneCountInString(name) > maxMetadataName:
