@@ -14,7 +14,8 @@ import (
 //go:embed openapi.yaml
 var source []byte
 
-// adminOnly are codes of the shared catalogue that this API never answers.
+// adminOnly are codes of the shared catalogue that this API never answers, so its document does not list them. They have
+// their pages here all the same: the type of every problem, of either API, points at one.
 var adminOnly = map[httpapi.Code]bool{httpapi.CodeForbidden: true}
 
 // Document is the OpenAPI document, with the error codes of the catalogue.
@@ -24,18 +25,10 @@ func Document() (*openapi3.T, error) {
 		return nil, fmt.Errorf("reading openapi.yaml: %w", err)
 	}
 	codes := document.Components.Schemas["ErrorCode"].Value
-	for entry := range catalog() {
-		codes.Enum = append(codes.Enum, string(entry.Code))
-	}
-	return document, nil
-}
-
-func catalog() func(yield func(httpapi.Entry) bool) {
-	return func(yield func(httpapi.Entry) bool) {
-		for entry := range httpapi.Catalog() {
-			if !adminOnly[entry.Code] && !yield(entry) {
-				return
-			}
+	for entry := range httpapi.Catalog() {
+		if !adminOnly[entry.Code] {
+			codes.Enum = append(codes.Enum, string(entry.Code))
 		}
 	}
+	return document, nil
 }

@@ -74,14 +74,14 @@ func Routes(e *echo.Echo) error {
 	})
 	e.GET("/errors", func(c echo.Context) error {
 		var entries []errorView
-		for entry := range catalog() {
+		for entry := range httpapi.Catalog() {
 			entries = append(entries, errorPage(entry))
 		}
 		return page(c, pages, "errors.html", entries)
 	})
 	e.GET("/errors/:code", func(c echo.Context) error {
 		entry, ok := httpapi.Lookup(httpapi.Code(c.Param("code")))
-		if !ok || adminOnly[entry.Code] {
+		if !ok {
 			return httpapi.New(httpapi.CodeNotFound, "There is no such error code.")
 		}
 		return page(c, pages, "error.html", errorPage(entry))
