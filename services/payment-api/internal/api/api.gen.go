@@ -107,20 +107,31 @@ const (
 
 // Delivery defines model for Delivery.
 type Delivery struct {
+	// ID Example: whd_01h455vb4pex5vsknk084sn02q
 	ID           string         `json:"id"`
 	Object       DeliveryObject `json:"object"`
 	AttemptCount int            `json:"attempt_count"`
 
 	// Attempts The newest 20, oldest first.
-	Attempts      []DeliveryAttempt `json:"attempts"`
-	CreatedAt     int64             `json:"created_at"`
-	DeliveredAt   *int64            `json:"delivered_at"`
-	EndpointID    string            `json:"endpoint_id"`
-	EndpointURL   string            `json:"endpoint_url"`
-	EventID       string            `json:"event_id"`
-	EventType     string            `json:"event_type"`
-	FailedAt      *int64            `json:"failed_at"`
-	FailureReason *string           `json:"failure_reason"`
+	Attempts []DeliveryAttempt `json:"attempts"`
+
+	// CreatedAt Example: 1767225600
+	CreatedAt   int64  `json:"created_at"`
+	DeliveredAt *int64 `json:"delivered_at"`
+
+	// EndpointID Example: we_01h455vb4pex5vsknk084sn02q
+	EndpointID string `json:"endpoint_id"`
+
+	// EndpointURL Example: https://merchant.example/webhooks
+	EndpointURL string `json:"endpoint_url"`
+
+	// EventID Example: evt_01h455vb4pex5vsknk084sn02q
+	EventID string `json:"event_id"`
+
+	// EventType Example: payment_intent.succeeded
+	EventType     string  `json:"event_type"`
+	FailedAt      *int64  `json:"failed_at"`
+	FailureReason *string `json:"failure_reason"`
 
 	// Held Why a due delivery waits; `endpoint_unreachable`.
 	Held          *string        `json:"held"`
@@ -197,26 +208,43 @@ type PaymentError struct {
 
 // PaymentIntent defines model for PaymentIntent.
 type PaymentIntent struct {
+	// ID Example: pi_01h455vb4pex5vsknk084sn02q
 	ID     string              `json:"id"`
 	Object PaymentIntentObject `json:"object"`
-	Amount int64               `json:"amount"`
+
+	// Amount Example: 1000
+	Amount int64 `json:"amount"`
 
 	// AmountRefunded Refunds on their way count.
-	AmountRefunded    int64         `json:"amount_refunded"`
-	Created           int64         `json:"created"`
-	Currency          string        `json:"currency"`
-	Description       *string       `json:"description"`
-	LastPaymentError  *PaymentError `json:"last_payment_error"`
-	LatestAttempt     *string       `json:"latest_attempt"`
-	Livemode          bool          `json:"livemode"`
-	MerchantReference *string       `json:"merchant_reference"`
+	AmountRefunded int64 `json:"amount_refunded"`
+
+	// Created Example: 1767225600
+	Created int64 `json:"created"`
+
+	// Currency Example: EUR
+	Currency string `json:"currency"`
+
+	// Description Example: Two coffees
+	Description      *string       `json:"description"`
+	LastPaymentError *PaymentError `json:"last_payment_error"`
+
+	// LatestAttempt Example: pat_01h455vb4pex5vsknk084sn02q
+	LatestAttempt *string `json:"latest_attempt"`
+	Livemode      bool    `json:"livemode"`
+
+	// MerchantReference Example: order-7
+	MerchantReference *string `json:"merchant_reference"`
 
 	// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
-	Metadata      Metadata            `json:"metadata"`
+	Metadata Metadata `json:"metadata"`
+
+	// PaymentMethod Example: pm_card_visa
 	PaymentMethod *string             `json:"payment_method"`
 	Status        PaymentIntentStatus `json:"status"`
 
 	// Version Rises by one with each event about the object.
+	//
+	// Example: 3
 	Version int64 `json:"version"`
 }
 
@@ -240,10 +268,14 @@ type PaymentIntentCreate struct {
 	// Currency ISO 4217, in either case.
 	//
 	// Example: EUR
-	Currency    string  `api:"required" json:"currency"`
+	Currency string `api:"required" json:"currency"`
+
+	// Description Example: Two coffees
 	Description *string `json:"description,omitempty"`
 
 	// MerchantReference Unique per tenant and mode. On one line: no control characters, no line separators.
+	//
+	// Example: order-7
 	MerchantReference *string `json:"merchant_reference,omitempty"`
 
 	// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
@@ -273,13 +305,20 @@ type Recover struct {
 
 // Recovery defines model for Recovery.
 type Recovery struct {
-	ID         string         `json:"id"`
-	Object     RecoveryObject `json:"object"`
-	Created    int64          `json:"created"`
-	EndpointID string         `json:"endpoint_id"`
-	Livemode   bool           `json:"livemode"`
-	Since      int64          `json:"since"`
-	Status     RecoveryStatus `json:"status"`
+	// ID Example: rec_01h455vb4pex5vsknk084sn02q
+	ID     string         `json:"id"`
+	Object RecoveryObject `json:"object"`
+
+	// Created Example: 1767225600
+	Created int64 `json:"created"`
+
+	// EndpointID Example: we_01h455vb4pex5vsknk084sn02q
+	EndpointID string `json:"endpoint_id"`
+	Livemode   bool   `json:"livemode"`
+
+	// Since Example: 1767225600
+	Since  int64          `json:"since"`
+	Status RecoveryStatus `json:"status"`
 }
 
 // RecoveryObject defines model for Recovery.Object.
@@ -290,20 +329,33 @@ type RecoveryStatus string
 
 // Refund defines model for Refund.
 type Refund struct {
-	ID            string       `json:"id"`
-	Object        RefundObject `json:"object"`
-	Amount        int64        `json:"amount"`
-	Created       int64        `json:"created"`
-	Currency      string       `json:"currency"`
-	FailureReason *string      `json:"failure_reason"`
-	Livemode      bool         `json:"livemode"`
+	// ID Example: re_01h455vb4pex5vsknk084sn02q
+	ID     string       `json:"id"`
+	Object RefundObject `json:"object"`
+
+	// Amount Example: 500
+	Amount int64 `json:"amount"`
+
+	// Created Example: 1767225600
+	Created int64 `json:"created"`
+
+	// Currency Example: EUR
+	Currency      string  `json:"currency"`
+	FailureReason *string `json:"failure_reason"`
+	Livemode      bool    `json:"livemode"`
 
 	// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
-	Metadata      Metadata     `json:"metadata"`
-	PaymentIntent string       `json:"payment_intent"`
-	Reason        *string      `json:"reason"`
-	Status        RefundStatus `json:"status"`
-	Version       int64        `json:"version"`
+	Metadata Metadata `json:"metadata"`
+
+	// PaymentIntent Example: pi_01h455vb4pex5vsknk084sn02q
+	PaymentIntent string `json:"payment_intent"`
+
+	// Reason Example: One coffee was cold
+	Reason *string      `json:"reason"`
+	Status RefundStatus `json:"status"`
+
+	// Version Example: 2
+	Version int64 `json:"version"`
 }
 
 // RefundObject defines model for Refund.Object.
@@ -312,11 +364,15 @@ type RefundObject string
 // RefundCreate defines model for RefundCreate.
 type RefundCreate struct {
 	// Amount Default: all that is left.
+	//
+	// Example: 500
 	Amount *httpapi.Integer `api:"nonnull" json:"amount,omitempty"`
 
 	// Metadata Names have up to 40 characters, without [ and ]. A value that is no string is parameter_invalid.
 	Metadata httpapi.StringMap `json:"metadata,omitempty"`
-	Reason   *string           `json:"reason,omitempty"`
+
+	// Reason Example: One coffee was cold
+	Reason *string `json:"reason,omitempty"`
 }
 
 // RefundList defines model for RefundList.
@@ -335,10 +391,15 @@ type Subscription = []string
 
 // WebhookEndpoint defines model for WebhookEndpoint.
 type WebhookEndpoint struct {
-	ID          string                `json:"id"`
-	Object      WebhookEndpointObject `json:"object"`
-	Created     int64                 `json:"created"`
-	Description *string               `json:"description"`
+	// ID Example: we_01h455vb4pex5vsknk084sn02q
+	ID     string                `json:"id"`
+	Object WebhookEndpointObject `json:"object"`
+
+	// Created Example: 1767225600
+	Created int64 `json:"created"`
+
+	// Description Example: Order system
+	Description *string `json:"description"`
 
 	// DisabledReason `requested` if it was disabled through this API.
 	DisabledReason *string `json:"disabled_reason"`
@@ -347,8 +408,12 @@ type WebhookEndpoint struct {
 	EnabledEvents EnabledEvents  `json:"enabled_events"`
 	Livemode      bool           `json:"livemode"`
 	Status        EndpointStatus `json:"status"`
-	URL           string         `json:"url"`
-	Version       int64          `json:"version"`
+
+	// URL Example: https://merchant.example/webhooks
+	URL string `json:"url"`
+
+	// Version Example: 1
+	Version int64 `json:"version"`
 }
 
 // WebhookEndpointObject defines model for WebhookEndpoint.Object.
@@ -380,10 +445,15 @@ type WebhookEndpointUpdate struct {
 
 // WebhookEndpointWithSecret defines model for WebhookEndpointWithSecret.
 type WebhookEndpointWithSecret struct {
-	ID          string                          `json:"id"`
-	Object      WebhookEndpointWithSecretObject `json:"object"`
-	Created     int64                           `json:"created"`
-	Description *string                         `json:"description"`
+	// ID Example: we_01h455vb4pex5vsknk084sn02q
+	ID     string                          `json:"id"`
+	Object WebhookEndpointWithSecretObject `json:"object"`
+
+	// Created Example: 1767225600
+	Created int64 `json:"created"`
+
+	// Description Example: Order system
+	Description *string `json:"description"`
 
 	// DisabledReason `requested` if it was disabled through this API.
 	DisabledReason *string `json:"disabled_reason"`
@@ -393,8 +463,12 @@ type WebhookEndpointWithSecret struct {
 	Livemode      bool           `json:"livemode"`
 	Secret        string         `json:"secret"`
 	Status        EndpointStatus `json:"status"`
-	URL           string         `json:"url"`
-	Version       int64          `json:"version"`
+
+	// URL Example: https://merchant.example/webhooks
+	URL string `json:"url"`
+
+	// Version Example: 1
+	Version int64 `json:"version"`
 }
 
 // WebhookEndpointWithSecretObject defines model for WebhookEndpointWithSecret.Object.
