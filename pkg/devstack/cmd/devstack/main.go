@@ -31,6 +31,8 @@ const usage = `devstack: runs ApiPay Hub on this machine (Postgres, a broker, th
 
   devstack test-env [--apache-kafka] -- COMMAND...
                              run a command with TEST_DATABASE_URL and TEST_KAFKA_BROKERS of a fresh Postgres and broker
+  devstack with-stack -- COMMAND...
+                             run a command with a throw-away stack, whose stack.json APIPAY_STACK names
 
 From the environment: APIPAY_DEV_DIR (default .dev) holds the state, so that several stacks run side by side;
 APIPAY_PORT_OFFSET (multiple of 100, 0..13000) moves all ports; PAYMENT_APIS, RELAYS and DISPATCHERS set the replicas;
@@ -75,6 +77,8 @@ func run(ctx context.Context, args []string) error {
 		return runBroker(ctx, args)
 	case "test-env":
 		return testEnv(ctx, args)
+	case "with-stack":
+		return withStack(ctx, args)
 	}
 	cfg, err := stack.ConfigFromEnv()
 	if err != nil {
