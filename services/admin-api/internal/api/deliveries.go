@@ -69,7 +69,8 @@ func (r deliveryRow) view(attempts []attemptView) deliveryView {
 const deliveryOrder = ` ORDER BY d.event_id DESC, d.endpoint_id DESC `
 
 // completeDeliveries adds to some rows of deliveries, named d, what other tables know of them. A due delivery of an
-// endpoint whose breaker is open is held: it waits for the probe, whatever next_attempt_at says.
+// endpoint whose breaker is open is held: it waits for the probe, whatever next_attempt_at says. A breaker
+// from before the endpoint was last switched on holds nothing.
 func completeDeliveries(d string) string {
 	return `
 		SELECT d.event_id, d.endpoint_id, d.id, d.tenant_id, d.livemode, d.event_type, d.status, d.attempt_count,
@@ -78,7 +79,7 @@ func completeDeliveries(d string) string {
 		            THEN 'endpoint_unreachable' END AS held
 		FROM (` + d + `) d
 		JOIN apipay.webhook_endpoints e ON e.id = d.endpoint_id
-		LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = d.endpoint_id` + deliveryOrder
+		LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = e.id AND s.counted_from = e.enabled_at` + deliveryOrder
 }
 
 var deliveryStatuses = []string{

@@ -69,6 +69,8 @@ func TestDelivery_Held(t *testing.T) {
 	require.Nil(t, held(due))
 	b.exec(t, `INSERT INTO apipay.webhook_endpoint_states (endpoint_id, tenant_id, livemode, breaker_opened_at)
 		VALUES ($1, $2, false, now())`, endpoint, b.a)
+	require.Nil(t, held(due), "the breaker is from before it was switched on")
+	b.exec(t, `UPDATE apipay.webhook_endpoint_states SET counted_from = (SELECT enabled_at FROM apipay.webhook_endpoints WHERE id = $1)`, endpoint)
 	require.Equal(t, "endpoint_unreachable", held(due))
 	require.Nil(t, held(later), "it is not due")
 	require.Nil(t, held(flying), "it is the probe")

@@ -92,12 +92,16 @@ func (r endpointRow) view() endpointView {
 	}
 }
 
+// The counters belong to one enabling: those of before it was last switched on are shown as the dispatcher takes them,
+// as nothing. The last success is no counter and stays.
 const selectEndpoint = `
 	SELECT e.id, e.tenant_id, e.livemode, e.url, e.enabled_events, e.description, e.status, e.disabled_reason, e.deleted_at,
-	       e.version, e.created_at, s.failing_since, s.failed_attempts, s.last_failure_at, s.last_success_at,
+	       e.version, e.created_at, s.failing_since, CASE WHEN k.endpoint_id IS NOT NULL THEN coalesce(s.failed_attempts, 0) END AS failed_attempts,
+	       s.last_failure_at, k.last_success_at,
 	       s.breaker_opened_at, s.next_probe_at, h.succeeded_24h, h.failed_24h
 	FROM apipay.webhook_endpoints e
-	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = e.id
+	LEFT JOIN apipay.webhook_endpoint_states k ON k.endpoint_id = e.id
+	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = e.id AND s.counted_from = e.enabled_at
 	CROSS JOIN LATERAL (
 	    SELECT coalesce(sum(succeeded), 0)::bigint AS succeeded_24h, coalesce(sum(failed), 0)::bigint AS failed_24h
 	    FROM apipay.webhook_endpoint_health
@@ -200,7 +204,12 @@ func (a *API) changeEndpoint(c *call) error {
 		}
 		entry := c.audit(row.TenantID, row.Livemode, id.Format(id.Endpoint, row.ID))
 		entry.Changes = changes
-		return outbox.Audit(ctx, tx, entry)
+		if err := outbox.Audit(ctx, tx, entry); err != nil {
+			return err
+		}
+		// Read again: switched on, it has no failures any more.
+		row, err = one[endpointRow](ctx, tx, selectEndpoint+` WHERE e.id = $1`, endpoint)
+		return err
 	})
 	if err != nil {
 		return err

@@ -61,6 +61,39 @@ func TestEndpoints(t *testing.T) {
 	require.Len(t, items(t, b.ok(t, viewerToken, 200, http.MethodGet, "/admin/v1/webhook-endpoints", nil)), 1)
 }
 
+// Counters belong to an enabling: switched on again, an endpoint has no failures before the next one.
+func TestEndpoints_HealthClearedByEnabling(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	endpoint := b.endpoint(t, b.a)
+	path := "/admin/v1/webhook-endpoints/" + id.Format(id.Endpoint, endpoint)
+	health := func(got map[string]any) map[string]any { return got["health"].(map[string]any) }
+	require.Nil(t, health(b.ok(t, viewerToken, 200, http.MethodGet, path, nil))["failed_attempts"], "nothing was tried yet")
+	b.exec(t, `INSERT INTO apipay.webhook_endpoint_states (endpoint_id, tenant_id, livemode, failing_since, failed_attempts, last_failure_at,
+		    last_success_at, breaker_opened_at, next_probe_at, counted_from)
+		SELECT id, tenant_id, livemode, now(), 12, now(), now(), now(), now(), enabled_at FROM apipay.webhook_endpoints WHERE id = $1`, endpoint)
+	counted := []string{"failing_since", "last_failure_at", "breaker_opened_at", "next_probe_at"}
+	got := health(b.ok(t, viewerToken, 200, http.MethodGet, path, nil))
+	require.EqualValues(t, 12, got["failed_attempts"])
+	for _, name := range counted {
+		require.NotNil(t, got[name], name)
+	}
+	off := health(b.ok(t, adminToken, 200, http.MethodPatch, path, map[string]any{"status": "disabled"}))
+	require.Equal(t, got, off, "switched off, it shows why")
+
+	on := b.ok(t, adminToken, 200, http.MethodPatch, path, map[string]any{"status": "enabled"})
+	for where, shown := range map[string]map[string]any{
+		"PATCH": on, "GET": b.ok(t, viewerToken, 200, http.MethodGet, path, nil),
+		"list": items(t, b.ok(t, viewerToken, 200, http.MethodGet, "/admin/v1/webhook-endpoints", nil))[0],
+	} {
+		require.EqualValues(t, 0, health(shown)["failed_attempts"], where)
+		for _, name := range counted {
+			require.Nil(t, health(shown)[name], "%s: %s", where, name)
+		}
+		require.Equal(t, got["last_success_at"], health(shown)["last_success_at"], where)
+	}
+}
+
 func TestEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

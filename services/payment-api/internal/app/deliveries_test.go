@@ -82,6 +82,9 @@ func TestDeliveries(t *testing.T) {
 		require.Nil(t, newest["held"])
 		b.exec(t, `INSERT INTO apipay.webhook_endpoint_states (endpoint_id, tenant_id, livemode, breaker_opened_at) VALUES ($1, $2, false, now())`,
 			f.endpoint, f.tenant)
+		require.Nil(t, f.call(t, http.MethodGet, f.path+"/deliveries", nil).data()[0]["held"], "a breaker from before it was switched on")
+		b.exec(t, `UPDATE apipay.webhook_endpoint_states s SET counted_from = e.enabled_at FROM apipay.webhook_endpoints e
+			WHERE e.id = s.endpoint_id AND e.id = $1`, f.endpoint)
 		list = f.call(t, http.MethodGet, f.path+"/deliveries", nil)
 		require.Equal(t, "endpoint_unreachable", list.data()[0]["held"])
 		require.Nil(t, list.data()[1]["held"])

@@ -39,7 +39,8 @@ type deliveryRow struct {
 	EndpointURL   string
 }
 
-// A due delivery of an endpoint whose breaker is open is held: it waits for the probe, whatever next_attempt_at says.
+// A due delivery of an endpoint whose breaker is open is held: it waits for the probe, whatever next_attempt_at says. A
+// breaker from before the endpoint was last switched on holds nothing.
 const selectDelivery = `
 	SELECT d.event_id, d.endpoint_id, d.id, d.tenant_id, d.livemode, d.event_type, d.status, d.attempt_count,
 	       d.next_attempt_at, d.delivered_at, d.failed_at, d.failure_reason, d.created_at, e.url AS endpoint_url,
@@ -47,7 +48,7 @@ const selectDelivery = `
 	            THEN 'endpoint_unreachable' END AS held
 	FROM apipay.outbound_webhook_deliveries d
 	JOIN apipay.webhook_endpoints e ON e.id = d.endpoint_id
-	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = d.endpoint_id`
+	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = e.id AND s.counted_from = e.enabled_at`
 
 func (r deliveryRow) object(attempts []api.DeliveryAttempt) api.Delivery {
 	return api.Delivery{

@@ -53,8 +53,7 @@ func (s endpointState) after(o outcome, now time.Time) (endpointState, *tell) {
 	if s.CountedFrom == nil || !s.CountedFrom.Equal(s.EnabledAt) {
 		// Switched on again since: the counters start anew. What was told stays to be called off by a success.
 		told := s.WarningsTold
-		s = endpointState{EndpointID: s.EndpointID, LastFailureAt: s.LastFailureAt, LastSuccessAt: s.LastSuccessAt,
-			CountedFrom: &s.EnabledAt, EnabledAt: s.EnabledAt}
+		s = endpointState{EndpointID: s.EndpointID, LastSuccessAt: s.LastSuccessAt, CountedFrom: &s.EnabledAt, EnabledAt: s.EnabledAt}
 		if o.succeeded {
 			s.WarningsTold = told
 		}

@@ -81,6 +81,8 @@ func TestEndpointState_EnablingClears(t *testing.T) {
 	}
 	require.NotNil(t, s.BreakerOpenedAt)
 	s.EnabledAt = start.Add(8 * 24 * time.Hour)
+	cleared, _ := s.after(ok, s.EnabledAt.Add(time.Minute))
+	require.Nil(t, cleared.LastFailureAt, "it belongs to the failures of before")
 	s, said := s.after(silence, s.EnabledAt.Add(time.Minute))
 	require.Nil(t, said, "one failure after re-enabling does not disable")
 	require.EqualValues(t, 1, s.FailedAttempts)
