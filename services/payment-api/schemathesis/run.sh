@@ -6,7 +6,7 @@
 #
 # The stack is one of its own, on ports that are free; it is removed at the end. Schemathesis is installed once, into .tools.
 set -euo pipefail
-seconds=${1:-120}
+seconds=${1:?seconds are missing}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 version=4.32.5
