@@ -134,6 +134,22 @@ func TestDeliveries(t *testing.T) {
 		refused(t, retry(failed), http.StatusConflict, "endpoint_disabled")
 	})
 
+	// B67
+	t.Run("HistoryOutlivesTheEndpoint", func(t *testing.T) {
+		t.Parallel()
+		f := prepare(t)
+		failed, _ := b.delivery(t, f.tenant, f.endpoint, now, "FAILED")
+		require.Equal(t, http.StatusNoContent, f.call(t, http.MethodDelete, f.path, nil).status)
+		refused(t, f.call(t, http.MethodGet, f.path, nil), http.StatusNotFound, "not_found")
+		list := f.call(t, http.MethodGet, f.path+"/deliveries", nil)
+		require.Equal(t, http.StatusOK, list.status, string(list.body))
+		require.Len(t, list.data(), 1)
+		require.Equal(t, failed, list.data()[0]["id"])
+		refused(t, f.call(t, http.MethodPost, f.path+"/deliveries/"+failed+"/retry", nil), http.StatusConflict, "endpoint_deleted")
+		refused(t, f.call(t, http.MethodPost, f.path+"/deliveries/"+id.Format(id.Delivery, id.New())+"/retry", nil), http.StatusNotFound, "not_found")
+		refused(t, b.merchant(t).call(t, http.MethodGet, f.path+"/deliveries", nil), http.StatusNotFound, "not_found")
+	})
+
 	t.Run("TwentyClicksMakeOneRetry", func(t *testing.T) {
 		t.Parallel()
 		f := prepare(t)

@@ -17,7 +17,8 @@ import (
 	"apipay.io/hub/services/payment-api/internal/auth"
 )
 
-// ListDeliveries implements api.Server: it lists what was sent to one endpoint, by the time of the events, newest first.
+// ListDeliveries implements api.Server: it lists what was sent to one endpoint, by the time of the events, newest first,
+// also after it was deleted.
 func (e *Endpoints) ListDeliveries(c echo.Context) error {
 	// One delivery per event and endpoint, so the event's id is a key of this list.
 	const query = selectDelivery + `
@@ -41,7 +42,7 @@ func (e *Endpoints) ListDeliveries(c echo.Context) error {
 	var list []api.Delivery
 	var lastEvent uuid.UUID
 	err = e.reading(c, func(ctx context.Context, tx postgres.Tx) error {
-		if _, err := find(ctx, tx, endpointID, false); err != nil {
+		if err := requireKnown(ctx, tx, endpointID); err != nil {
 			return err
 		}
 		var wanted *string

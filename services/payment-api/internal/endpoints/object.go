@@ -73,6 +73,19 @@ func find(ctx context.Context, tx postgres.Tx, endpointID uuid.UUID, lock bool) 
 	return one(rows)
 }
 
+// requireKnown is for what outlives an endpoint, its deliveries: a deleted one is still known.
+func requireKnown(ctx context.Context, tx postgres.Tx, endpointID uuid.UUID) error {
+	const query = `SELECT EXISTS (SELECT FROM apipay.webhook_endpoints WHERE id = $1)`
+	var known bool
+	if err := tx.QueryRow(ctx, query, endpointID).Scan(&known); err != nil {
+		return fmt.Errorf("reading the webhook endpoint: %w", err)
+	}
+	if !known {
+		return notFound(id.Endpoint)
+	}
+	return nil
+}
+
 // one collects the row of a statement that answers an endpoint or nothing.
 func one(rows pgx.Rows) (endpointRow, error) {
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[endpointRow])

@@ -31,7 +31,7 @@ func (e *Endpoints) RetryDelivery(c echo.Context) error {
 		return err
 	}
 	return e.write(c, raw, http.StatusAccepted, func(ctx context.Context, tx postgres.Tx) (any, error) {
-		if _, err := find(ctx, tx, endpointID, false); err != nil {
+		if err := requireKnown(ctx, tx, endpointID); err != nil {
 			return nil, err
 		}
 		retried, err := webhook.RequestRetry(ctx, tx, webhook.DeliveryRef{ID: deliveryID, EndpointID: endpointID}, false)
