@@ -68,14 +68,16 @@ func TestCheckAgainstChangedDatabase(t *testing.T) {
 		err    string
 	}{
 		"select-only policy": {`DROP POLICY platform_access ON apipay.outbox_events;
-			CREATE POLICY platform_access ON apipay.outbox_events FOR SELECT TO apipay_worker USING (true)`, "no permissive policy covers LOCK"},
-		"no policy":           {`DROP POLICY platform_access ON apipay.outbox_events`, "no permissive policy covers SELECT"},
-		"not forced":          {`ALTER TABLE apipay.outbox_events NO FORCE ROW LEVEL SECURITY`, "row level security is not enabled and forced"},
-		"select-only grant":   {`REVOKE UPDATE ON apipay.outbox_events FROM apipay_worker`, "no privilege for LOCK"},
-		"one column missing":  {`REVOKE UPDATE (published_at) ON apipay.outbox_events FROM apipay_worker`, "no privilege for UPDATE"},
-		"older schema":        {`UPDATE apipay.schema_info SET version = 0`, "run `migrate up`"},
-		"schema of tomorrow":  {`UPDATE apipay.schema_info SET min_code = 1000`, "deploy a newer release"},
-		"newer but welcoming": {`UPDATE apipay.schema_info SET version = 1000`, ""},
+			CREATE POLICY platform_access ON apipay.outbox_events FOR SELECT TO apipay_worker USING (true)`, "no permissive policy of this release covers LOCK"},
+		"no policy":                 {`DROP POLICY platform_access ON apipay.outbox_events`, "no permissive policy of this release covers SELECT"},
+		"policy that shows nothing": {`ALTER POLICY platform_access ON apipay.outbox_events USING (tenant_id IS NULL)`, "no permissive policy of this release covers SELECT"},
+		"restrictive policy":        {`CREATE POLICY zz ON apipay.outbox_events AS RESTRICTIVE TO apipay_worker USING (false)`, "the restrictive policy zz on apipay.outbox_events"},
+		"not forced":                {`ALTER TABLE apipay.outbox_events NO FORCE ROW LEVEL SECURITY`, "row level security is not enabled and forced"},
+		"select-only grant":         {`REVOKE UPDATE ON apipay.outbox_events FROM apipay_worker`, "no privilege for LOCK"},
+		"one column missing":        {`REVOKE UPDATE (published_at) ON apipay.outbox_events FROM apipay_worker`, "no privilege for UPDATE"},
+		"older schema":              {`UPDATE apipay.schema_info SET version = 0`, "run `migrate up`"},
+		"schema of tomorrow":        {`UPDATE apipay.schema_info SET min_code = 1000`, "deploy a newer release"},
+		"newer but welcoming":       {`UPDATE apipay.schema_info SET version = 1000`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,6 +92,14 @@ func TestCheckAgainstChangedDatabase(t *testing.T) {
 			require.ErrorContains(t, err, test.err)
 		})
 	}
+}
+
+func TestCheckRefusesAnOwner(t *testing.T) {
+	t.Parallel()
+	db := testdb.New(t)
+	_, err := db.Pool(t, db.Super).Exec(t.Context(), `ALTER TABLE apipay.outbox_events OWNER TO apipay_worker`)
+	require.NoError(t, err)
+	require.ErrorContains(t, postgres.Check(t.Context(), db.Pool(t, db.Worker), "apipay_worker", relayNeeds), "the role owns apipay.outbox_events")
 }
 
 func TestCheckRefusesBypassRLS(t *testing.T) {

@@ -128,7 +128,10 @@ func (s *Stack) actOn(action string, p *process) (string, error) {
 		p.stop()
 		return s.startAgain(p)
 	case "pause", "resume":
-		return p.label() + " " + action + "d", p.hold(action == "pause")
+		if err := p.hold(action == "pause"); err != nil {
+			return "", err
+		}
+		return p.label() + " " + action + "d", nil
 	default:
 		return "", fmt.Errorf("no action %q; there are %s", action, strings.Join(Actions, ", "))
 	}

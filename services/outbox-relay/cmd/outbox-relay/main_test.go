@@ -152,8 +152,8 @@ func TestStart(t *testing.T) {
 			CREATE POLICY platform_access ON apipay.outbox_events FOR SELECT TO apipay_worker USING (true)`)
 		require.NoError(t, err)
 		line := start(t, db.Worker)
-		require.Contains(t, line, "no permissive policy covers LOCK on apipay.outbox_events")
-		require.Contains(t, line, "no permissive policy covers UPDATE on apipay.outbox_events")
+		require.Contains(t, line, "no permissive policy of this release covers LOCK on apipay.outbox_events")
+		require.Contains(t, line, "no permissive policy of this release covers UPDATE on apipay.outbox_events")
 	})
 
 	t.Run("RefusesMissingColumnPrivilege", func(t *testing.T) {
