@@ -137,6 +137,10 @@ relay-programs: build
 	@go build -o bin/ ./pkg/devstack/cmd/relay-chaos
 	@go build -tags failpoints -o bin/failpoints/ ./services/outbox-relay/cmd/outbox-relay
 
+.PHONY: test-console
+test-console: build ## try the support console in Chromium over a stack of its own
+	@services/admin-api/e2e/run.sh
+
 .PHONY: check
 check: check-format check-generated check-modules vet lint ## format, lint, vet, generated code, go.mod of every module
 

@@ -130,6 +130,7 @@ type parkedRow struct {
 	ParkedAt          *time.Time
 	ParkedReason      *string
 	ReplayRequestedAt *time.Time
+	LastReplayAt      *time.Time
 	DiscardedAt       *time.Time
 	DiscardedBy       *string
 	DiscardReason     *string
@@ -147,23 +148,25 @@ type parkedView struct {
 	ParkedAt          *time.Time `json:"parked_at"`
 	ParkedReason      *string    `json:"parked_reason"`
 	ReplayRequestedAt *time.Time `json:"replay_requested_at"`
-	DiscardedAt       *time.Time `json:"discarded_at"`
-	DiscardedBy       *string    `json:"discarded_by"`
-	DiscardReason     *string    `json:"discard_reason"`
+	// LastReplayAt is when it was last tried again; it was then parked again, at parked_at.
+	LastReplayAt  *time.Time `json:"last_replay_at"`
+	DiscardedAt   *time.Time `json:"discarded_at"`
+	DiscardedBy   *string    `json:"discarded_by"`
+	DiscardReason *string    `json:"discard_reason"`
 }
 
 func (r parkedRow) view() parkedView {
 	return parkedView{
 		ID: id.Format(id.Event, r.ID), Object: "outbox_event", TenantID: id.Format(id.Tenant, r.TenantID), Livemode: r.Livemode,
 		Topic: r.Topic, Type: r.Type, Bytes: r.Bytes, CreatedAt: utc(r.CreatedAt), ParkedAt: utcOrNull(r.ParkedAt),
-		ParkedReason: r.ParkedReason, ReplayRequestedAt: utcOrNull(r.ReplayRequestedAt), DiscardedAt: utcOrNull(r.DiscardedAt),
+		ParkedReason: r.ParkedReason, ReplayRequestedAt: utcOrNull(r.ReplayRequestedAt), LastReplayAt: utcOrNull(r.LastReplayAt), DiscardedAt: utcOrNull(r.DiscardedAt),
 		DiscardedBy: r.DiscardedBy, DiscardReason: r.DiscardReason,
 	}
 }
 
 const parkedColumns = `
 	id, tenant_id, livemode, topic, type, octet_length(payload) AS bytes, created_at, published_at, parked_at, parked_reason,
-	replay_requested_at, discarded_at, discarded_by, discard_reason`
+	replay_requested_at, last_replay_at, discarded_at, discarded_by, discard_reason`
 
 func (a *API) listParked(c *call) error {
 	var w where
@@ -198,7 +201,7 @@ func (a *API) listParked(c *call) error {
 	})
 }
 
-// replayParked asks the relay to try again; asking twice is asking once.
+// replayParked asks the relay to try again; while that is asked for, another click is refused.
 func (a *API) replayParked(c *call) error {
 	const update = `
 		UPDATE apipay.outbox_events SET replay_requested_at = now()
@@ -209,7 +212,7 @@ func (a *API) replayParked(c *call) error {
 	}
 	return a.changeParked(c, func(ctx context.Context, tx postgres.Tx, row parkedRow) (parkedRow, map[string]any, error) {
 		if row.ReplayRequestedAt != nil {
-			return row, nil, nil
+			return row, nil, replayAsked()
 		}
 		changed, err := one[parkedRow](ctx, tx, update, row.ID)
 		return changed, map[string]any{"topic": row.Topic, "type": row.Type, "parked_reason": row.ParkedReason}, err
@@ -240,7 +243,7 @@ func (a *API) discardParked(c *call) error {
 	})
 }
 
-// changeParked locks a parked event, changes it and tells the audit log; no changes, no entry.
+// changeParked locks a parked event, changes it and tells the audit log.
 func (a *API) changeParked(c *call, change func(context.Context, postgres.Tx, parkedRow) (parkedRow, map[string]any, error)) error {
 	const lock = `SELECT ` + parkedColumns + ` FROM apipay.outbox_events WHERE id = $1 FOR UPDATE`
 	event, err := c.pathID("event", id.Event)
@@ -263,9 +266,6 @@ func (a *API) changeParked(c *call, change func(context.Context, postgres.Tx, pa
 			return fmt.Errorf("changing the parked event: %w", err)
 		}
 		row = changed
-		if changes == nil {
-			return nil
-		}
 		entry := c.audit(row.TenantID, row.Livemode, id.Format(id.Event, row.ID))
 		entry.Changes = changes
 		return outbox.Audit(ctx, tx, entry)

@@ -27,6 +27,7 @@ type quarantinedRow struct {
 	Detail            *string
 	CreatedAt         time.Time
 	ReplayRequestedAt *time.Time
+	LastReplayAt      *time.Time
 	ReplayedAt        *time.Time
 }
 
@@ -43,7 +44,9 @@ type quarantinedView struct {
 	Detail            *string    `json:"detail"`
 	CreatedAt         time.Time  `json:"created_at"`
 	ReplayRequestedAt *time.Time `json:"replay_requested_at"`
-	ReplayedAt        *time.Time `json:"replayed_at"`
+	// LastReplayAt is when it was last tried again. Without replayed_at it was refused, for the reason shown.
+	LastReplayAt *time.Time `json:"last_replay_at"`
+	ReplayedAt   *time.Time `json:"replayed_at"`
 }
 
 func (r quarantinedRow) view() quarantinedView {
@@ -51,13 +54,13 @@ func (r quarantinedRow) view() quarantinedView {
 		ID: id.Format(id.Quarantined, r.ID), Object: "quarantined_record", TenantID: formatOrNull(id.Tenant, r.TenantID),
 		Topic: r.KafkaTopic, Partition: r.KafkaPartition, Offset: r.KafkaOffset, Bytes: r.Bytes, Reason: r.Reason,
 		Detail: r.Detail, CreatedAt: utc(r.CreatedAt), ReplayRequestedAt: utcOrNull(r.ReplayRequestedAt),
-		ReplayedAt: utcOrNull(r.ReplayedAt),
+		LastReplayAt: utcOrNull(r.LastReplayAt), ReplayedAt: utcOrNull(r.ReplayedAt),
 	}
 }
 
 const quarantinedColumns = `
 	id, tenant_id, kafka_topic, kafka_partition, kafka_offset, octet_length(value) AS bytes, reason, detail, created_at,
-	replay_requested_at, replayed_at`
+	replay_requested_at, last_replay_at, replayed_at`
 
 func (a *API) listQuarantine(c *call) error {
 	var w where
@@ -91,7 +94,8 @@ func (a *API) listQuarantine(c *call) error {
 	})
 }
 
-// replayQuarantined asks the dispatcher to try the record again; asking twice is asking once.
+// replayQuarantined asks the dispatcher to try the record again. While that is asked for, another click is refused: it
+// would tell somebody that they had caused what another has.
 func (a *API) replayQuarantined(c *call) error {
 	const lock = `SELECT ` + quarantinedColumns + ` FROM apipay.quarantined_records WHERE id = $1 FOR UPDATE`
 	const update = `
@@ -115,7 +119,7 @@ func (a *API) replayQuarantined(c *call) error {
 			return httpapi.New(httpapi.CodeInvalidState, "The record was replayed already.").With("state", "replayed")
 		}
 		if row.ReplayRequestedAt != nil {
-			return nil
+			return replayAsked()
 		}
 		if row, err = one[quarantinedRow](ctx, tx, update, record); err != nil {
 			return fmt.Errorf("asking for the replay: %w", err)
@@ -134,4 +138,8 @@ func (a *API) replayQuarantined(c *call) error {
 		return err
 	}
 	return httpapi.JSON(c, http.StatusAccepted, row.view())
+}
+
+func replayAsked() *httpapi.Problem {
+	return httpapi.New(httpapi.CodeInvalidState, "Its replay is asked for already.").With("state", "replay_requested")
 }

@@ -240,7 +240,8 @@ func TestOutbox(t *testing.T) {
 	path := "/admin/v1/outbox/parked/" + id.Format(id.Event, stuck)
 	asked := b.ok(t, supportToken, 202, http.MethodPost, path+"/replay", nil)
 	require.NotNil(t, asked["replay_requested_at"])
-	require.Equal(t, asked, b.ok(t, supportToken, 202, http.MethodPost, path+"/replay", nil), "asking twice is asking once")
+	require.Equal(t, "replay_requested", b.problem(t, supportToken, 409, "invalid_state", http.MethodPost, path+"/replay", nil).body["state"])
+	require.Nil(t, asked["last_replay_at"])
 	require.Len(t, b.audits(t), 1)
 	b.problem(t, supportToken, 403, "forbidden", http.MethodPost, path+"/discard", map[string]any{"reason": "x"})
 	b.problem(t, adminToken, 422, "parameter_invalid", http.MethodPost, path+"/discard", map[string]any{"reason": ""})
@@ -274,10 +275,15 @@ func TestQuarantine(t *testing.T) {
 	require.Equal(t, uuid.Nil, audit.Tenant)
 	require.Equal(t, "quarantined_record.replay", audit.Action)
 	audits := len(b.audits(t))
-	b.ok(t, supportToken, 202, http.MethodPost, path, nil)
+	require.Equal(t, "replay_requested", b.problem(t, supportToken, 409, "invalid_state", http.MethodPost, path, nil).body["state"])
 	require.Len(t, b.audits(t), audits)
+	// Refused again, it may be asked for again, and shows that it was tried.
+	b.exec(t, `UPDATE apipay.quarantined_records SET replay_requested_at = NULL, last_replay_at = now(), reason = 'tenant_unknown' WHERE id = $1`, nobodys)
+	again := b.ok(t, supportToken, 202, http.MethodPost, path, nil)
+	require.NotNil(t, again["last_replay_at"])
+	require.Equal(t, "tenant_unknown", again["reason"])
 	b.exec(t, `UPDATE apipay.quarantined_records SET replayed_at = now()`)
-	b.problem(t, supportToken, 409, "invalid_state", http.MethodPost, path, nil)
+	require.Equal(t, "replayed", b.problem(t, supportToken, 409, "invalid_state", http.MethodPost, path, nil).body["state"])
 }
 
 func TestAuditLog(t *testing.T) {

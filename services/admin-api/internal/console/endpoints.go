@@ -104,6 +104,10 @@ func charts(series healthSeries, classes []string) ([]chart, error) {
 			failures[i] = append(failures[i], &n)
 		}
 	}
+	words := make([]string, len(classes))
+	for i, class := range classes {
+		words[i] = classWord(class)
+	}
 	made := []chart{{Title: "Success rate", Kind: "rate", Unit: "%"}, {Title: "Latency", Kind: "latency", Unit: "ms"}, {Title: "Failures by class", Kind: "failures", Unit: ""}}
 	for i, data := range []struct {
 		Labels []string     `json:"labels"`
@@ -112,7 +116,7 @@ func charts(series healthSeries, classes []string) ([]chart, error) {
 	}{
 		{[]string{"succeeded"}, times, [][]*float64{rate}},
 		{[]string{"p50", "p95", "p99"}, times, [][]*float64{p50, p95, p99}},
-		{classes, times, failures},
+		{words, times, failures},
 	} {
 		raw, err := json.Marshal(data)
 		if err != nil {

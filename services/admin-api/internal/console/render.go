@@ -2,7 +2,9 @@ package console
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bojanz/currency"
@@ -90,7 +93,19 @@ func section(path string) string {
 	return first
 }
 
-const assetAge = "public, max-age=3600"
+// assetVersion is in the address of every asset, so that browsers may keep them for good.
+var assetVersion = sync.OnceValue(func() string {
+	hash := sha256.New()
+	_ = fs.WalkDir(static, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		body, err := static.ReadFile(name)
+		hash.Write(body)
+		return err
+	})
+	return hex.EncodeToString(hash.Sum(nil)[:6])
+})
 
 func (c *Console) asset(ec echo.Context) error {
 	name := "static/" + strings.TrimPrefix(path.Clean("/"+ec.Param("*")), "/")
@@ -98,32 +113,40 @@ func (c *Console) asset(ec echo.Context) error {
 	if err != nil {
 		return echo.ErrNotFound
 	}
-	ec.Response().Header().Set("Cache-Control", assetAge)
+	age := "public, max-age=300"
+	if ec.QueryParam("v") == assetVersion() {
+		age = "public, max-age=31536000, immutable"
+	}
+	ec.Response().Header().Set("Cache-Control", age)
 	return ec.Blob(http.StatusOK, mime.TypeByExtension(path.Ext(name)), body)
 }
 
 func (v *visit) form(name string) string { return v.Request().PostFormValue(name) }
 
 var functions = template.FuncMap{
-	"time":    timeElement,
-	"ago":     agoElement,
-	"unknown": orUnknown,
-	"count":   count,
-	"money":   money,
-	"percent": percent,
-	"words":   func(text string) string { return strings.ReplaceAll(text, "_", " ") },
-	"reason":  reasonText,
-	"tone":    tone,
-	"phases":  phases,
-	"short":   short,
-	"seconds": seconds,
-	"bytes":   byteSize,
-	"deref":   func(text *string) string { return orEmpty(text) },
-	"plural":  plural,
-	"dict":    dict,
-	"changes": changes,
-	"cursor":  cursorLink,
-	"add":     func(a, b int64) int64 { return a + b },
+	"time":      timeElement,
+	"ago":       agoElement,
+	"due":       dueElement,
+	"asset":     func(name string) string { return "/assets/" + name + "?v=" + assetVersion() },
+	"class":     classText,
+	"classWord": classWord,
+	"unknown":   orUnknown,
+	"count":     count,
+	"money":     money,
+	"percent":   percent,
+	"words":     func(text string) string { return strings.ReplaceAll(text, "_", " ") },
+	"reason":    reasonText,
+	"tone":      tone,
+	"phases":    phases,
+	"short":     short,
+	"seconds":   seconds,
+	"bytes":     byteSize,
+	"deref":     func(text *string) string { return orEmpty(text) },
+	"plural":    plural,
+	"dict":      dict,
+	"changes":   changes,
+	"cursor":    cursorLink,
+	"add":       func(a, b int64) int64 { return a + b },
 	"reasonCodes": func() []string {
 		return []string{"attempts_exhausted", "endpoint_disabled", "endpoint_deleted", "expired"}
 	},
@@ -162,6 +185,14 @@ func agoElement(at any, now time.Time) template.HTML {
 		return ""
 	}
 	return template.HTML(`<time class="relative" data-relative datetime="` + t.UTC().Format(time.RFC3339Nano) + `">` + relative(t, now) + `</time>`) // #nosec G203 -- digits and fixed words only
+}
+
+// dueElement is agoElement for what is to come; what is past its time is due.
+func dueElement(at any, now time.Time) template.HTML {
+	if t, ok := asTime(at); ok && !t.After(now) {
+		return "due now"
+	}
+	return agoElement(at, now)
 }
 
 func asTime(at any) (time.Time, bool) {

@@ -90,6 +90,29 @@ func phases(a attempt) []phase {
 	return parts
 }
 
+var classes = map[string]string{
+	"status": "", "dns": "name not found", "blocked": "address not allowed", "refused": "connection refused",
+	"connect": "cannot connect", "reset": "connection reset", "protocol": "not HTTP", "redirect": "redirect, not followed",
+	"tls": "TLS failed", "tls_expired": "certificate expired", "tls_name": "certificate for another name",
+	"tls_untrusted": "certificate not trusted", "connect_timeout": "connect timeout", "timeout": "no answer in time",
+}
+
+// classWord is classText where no status code stands beside it.
+func classWord(class string) string {
+	if class == "status" {
+		return "error status"
+	}
+	return classText(class)
+}
+
+// classText says what an error class means; nothing for one that only repeats the status code beside it.
+func classText(class string) string {
+	if text, ok := classes[class]; ok {
+		return text
+	}
+	return strings.ReplaceAll(class, "_", " ")
+}
+
 type change struct{ Name, Value string }
 
 // changes lists the members of an audit entry's changes, in their order of names.
@@ -100,13 +123,36 @@ func changes(raw jsontext.Value) []change {
 	}
 	list := make([]change, 0, len(members))
 	for name, value := range members {
-		text := string(value)
-		var plain string
-		if json.Unmarshal(value, &plain) == nil {
-			text = plain
-		}
+		text := plainText(value)
 		list = append(list, change{name, text})
 	}
 	slices.SortFunc(list, func(a, b change) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// plainText shows JSON as people read it: texts without quotes, lists with commas, members as name: value.
+func plainText(value jsontext.Value) string {
+	switch value.Kind() {
+	case 'n':
+		return "–"
+	case '"':
+		var text string
+		_ = json.Unmarshal(value, &text)
+		return text
+	case '[':
+		var items []jsontext.Value
+		_ = json.Unmarshal(value, &items)
+		texts := make([]string, len(items))
+		for i, item := range items {
+			texts[i] = plainText(item)
+		}
+		return strings.Join(texts, ", ")
+	case '{':
+		var texts []string
+		for _, member := range changes(value) {
+			texts = append(texts, strings.ReplaceAll(member.Name, "_", " ")+": "+member.Value)
+		}
+		return strings.Join(texts, ", ")
+	}
+	return string(value)
 }

@@ -77,6 +77,9 @@
     return { text: get("--muted"), grid: get("--line"), lines: [get("--accent"), get("--wait"), get("--bad"), get("--dns"), get("--tls"), get("--read")] };
   };
 
+  const dayOrHour = (at, step) =>
+    step >= 86400 ? at.toLocaleDateString("en-GB", { day: "numeric", month: "short" }) : `${pad(at.getHours())}:${pad(at.getMinutes())}`;
+
   const draw = (figure) => {
     const { labels, times, lines } = JSON.parse(figure.dataset.series);
     const kind = figure.dataset.chart;
@@ -88,27 +91,30 @@
       plot.textContent = "None in this time.";
       return;
     }
-    const lone = kind !== "failures";
+    const stacked = kind === "failures";
+    // Each bar stands on those after it, so that the height of all is the number of all failures.
+    const drawn = stacked ? lines.map((_, i) => times.map((_, x) => lines.slice(i).reduce((sum, line) => sum + (line[x] ?? 0), 0))) : lines;
     const series = labels.map((label, i) => ({
       label: label.replaceAll("_", " "),
       stroke: palette[i % palette.length],
-      width: 2,
-      fill: kind === "failures" ? palette[i % palette.length] + "33" : undefined,
-      paths: kind === "failures" ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined,
-      points: { show: lone, size: 5 },
+      width: stacked ? 0 : 2,
+      fill: stacked ? palette[i % palette.length] : undefined,
+      paths: stacked ? uPlot.paths.bars({ size: [0.8, 40] }) : undefined,
+      // Without its neighbors a value has no line, so it needs a point.
+      points: { show: !stacked && lines[i].filter((v) => v != null).length <= 48, size: 5 },
       spanGaps: false,
-      value: (_, v) => (v == null ? "–" : `${Math.round(v * 10) / 10}${unit ? " " + unit : ""}`),
+      value: (_u, _v, _s, x) => (x == null || lines[i][x] == null ? "–" : `${Math.round(lines[i][x] * 10) / 10}${unit ? " " + unit : ""}`),
     }));
     const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "12px system-ui" };
-    const top = Math.max(1, ...lines.flat().filter((v) => v != null));
+    const top = Math.max(1, ...drawn.flat().filter((v) => v != null));
     new uPlot({
       width: plot.clientWidth,
       height: 220,
       cursor: { y: false },
-      scales: { y: { range: kind === "rate" ? [0, 100] : [0, top * 1.1] } },
-      axes: [{ ...axis, space: 70 }, { ...axis, size: 56, incrs: kind === "failures" ? [1, 2, 5, 10, 20, 50, 100, 500, 1000, 10000, 100000] : undefined }],
+      scales: { x: { range: [times[0] - 3600, times.at(-1) + 3600] }, y: { range: kind === "rate" ? [0, 100] : [0, top * 1.1] } },
+      axes: [{ ...axis, space: 70, values: (_, ats, _i, _s, step) => ats.map((at) => dayOrHour(new Date(at * 1000), step)) }, { ...axis, size: 56, incrs: kind === "failures" ? [1, 2, 5, 10, 20, 50, 100, 500, 1000, 10000, 100000] : undefined }],
       series: [{ label: "hour", value: (_, at) => (at == null ? "–" : local(new Date(at * 1000))) }, ...series],
-    }, [times, ...lines], plot);
+    }, [times, ...drawn], plot);
   };
   const drawAll = () => { for (const figure of document.querySelectorAll("[data-chart]")) draw(figure); };
 
