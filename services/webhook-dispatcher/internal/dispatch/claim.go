@@ -44,8 +44,8 @@ type claimed struct {
 	at        time.Time
 }
 
-// now is the database's time.
-func (c *claimed) now() time.Time { return c.claimedAt.Add(time.Since(c.at)) }
+// timeFor is the database's time, which signatures and attempts carry.
+func (d *Dispatcher) timeFor(c *claimed) time.Time { return c.claimedAt.Add(d.clock().Sub(c.at)) }
 
 // claimLoop claims while slots are free, and starts the sending of what it got.
 func (d *Dispatcher) claimLoop(ctx, sendCtx context.Context) error {
@@ -59,7 +59,7 @@ func (d *Dispatcher) claimLoop(ctx, sendCtx context.Context) error {
 			}
 			continue
 		}
-		asks, wait := d.work.pick(time.Now())
+		asks, wait := d.work.pick(d.clock())
 		if len(asks) == 0 {
 			timer := time.NewTimer(max(wait, time.Millisecond))
 			select {
@@ -93,8 +93,8 @@ func (d *Dispatcher) claimAndSend(ctx, sendCtx context.Context, asks []*ask) err
 	claimCtx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	list, verdicts, err := d.claim(claimCtx, asks)
-	now := time.Now()
-	d.metrics.claimed(ctx, len(list), now.Sub(started))
+	d.metrics.claimed(ctx, len(list), time.Since(started))
+	now := d.clock()
 	for _, a := range asks {
 		v := verdicts[a.endpointID]
 		if err != nil {
@@ -117,7 +117,7 @@ func (d *Dispatcher) claim(ctx context.Context, asks []*ask) ([]*claimed, map[uu
 	var list []*claimed
 	var verdicts map[uuid.UUID]verdict
 	err := postgres.InWorker(ctx, d.pool, func(tx postgres.Tx) error {
-		at := time.Now()
+		at := d.clock()
 		list, verdicts = nil, make(map[uuid.UUID]verdict, len(asks))
 		gates, err := lockGates(ctx, tx, asks)
 		if err != nil {

@@ -47,6 +47,15 @@ func (d *Dispatcher) consume(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	for {
+		if err := d.readTopic(ctx, dialer, loop); err != nil {
+			return err
+		}
+	}
+}
+
+// readTopic reads as one member of the group, until ctx ends or the reader is to be made anew.
+func (d *Dispatcher) readTopic(ctx context.Context, dialer *kafka.Dialer, loop *ops.Loop) error {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: d.config.Brokers,
 		GroupID: d.group,
@@ -87,11 +96,14 @@ func (d *Dispatcher) consume(ctx context.Context) error {
 		}
 	}()
 	for {
-		batch, err := gather(ctx, records, loop.Tick)
-		if err != nil {
+		batch, err := gather(ctx, records, loop.Tick, d.rejoin)
+		if err != nil || batch == nil {
 			return err
 		}
-		if err := d.materializeUntilDone(ctx, batch, loop.Tick); err != nil {
+		d.lagging.busy.Store(true)
+		err = d.materializeUntilDone(ctx, batch, loop.Tick)
+		d.lagging.busy.Store(false)
+		if err != nil {
 			return err
 		}
 		commitCtx, cancel := context.WithTimeout(ctx, metadataTimeout)
@@ -149,8 +161,8 @@ func (d *Dispatcher) fetch(ctx context.Context, reader *kafka.Reader, records ch
 	}
 }
 
-// gather waits for a record and takes those that come with it.
-func gather(ctx context.Context, records <-chan kafka.Message, tick func()) ([]kafka.Message, error) {
+// gather waits for a record and takes those that come with it. It answers none when the reader is to be made anew.
+func gather(ctx context.Context, records <-chan kafka.Message, tick func(), rejoin <-chan struct{}) ([]kafka.Message, error) {
 	idle := time.NewTicker(5 * time.Second)
 	defer idle.Stop()
 	var batch []kafka.Message
@@ -160,6 +172,8 @@ func gather(ctx context.Context, records <-chan kafka.Message, tick func()) ([]k
 			return nil, ctx.Err()
 		case <-idle.C:
 			tick()
+		case <-rejoin:
+			return nil, nil
 		case record := <-records:
 			batch = append(batch, record)
 		}

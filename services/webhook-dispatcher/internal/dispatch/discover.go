@@ -71,7 +71,7 @@ func (d *Dispatcher) discover(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("discovering work: %w", err)
 	}
-	now := time.Now()
+	now := d.clock()
 	for _, f := range list {
 		wait := time.Duration(f.WaitMs) * time.Millisecond
 		switch {

@@ -42,7 +42,7 @@ var Needs = []postgres.Need{
 	{Table: "recoveries", Verbs: []postgres.Verb{postgres.Select, postgres.Update, postgres.Lock}, Columns: []string{
 		"status", "matched", "queued", "cursor_event", "cursor_endpoint", "finished_at"}},
 	{Table: "outbound_webhook_attempts", Verbs: []postgres.Verb{postgres.Select, postgres.Insert}},
-	{Table: "quarantined_records", Verbs: []postgres.Verb{postgres.Select, postgres.Insert, postgres.Update, postgres.Lock}, Columns: []string{"replay_requested_at", "replayed_at", "reason", "detail"}},
+	{Table: "quarantined_records", Verbs: []postgres.Verb{postgres.Select, postgres.Insert, postgres.Update, postgres.Lock}, Columns: []string{"replay_requested_at", "last_replay_at", "replayed_at", "reason", "detail"}},
 	{Table: "outbox_events", Verbs: []postgres.Verb{postgres.Insert}},
 	{Table: "audit_log", Verbs: []postgres.Verb{postgres.Insert}},
 }
@@ -57,6 +57,9 @@ type Dispatcher struct {
 	health  *ops.Health
 	log     *slog.Logger
 	metrics *metrics
+	// clock measures how long things take here. Due times, leases and signatures are by the database's: a clock that is
+	// wrong changes nothing of them.
+	clock func() time.Time
 
 	work    *worklist
 	secrets secretCache
@@ -69,6 +72,10 @@ type Dispatcher struct {
 	walk      cursor
 	ailing    ailments
 	resealing resealing
+
+	lagging lagging
+	// rejoin makes the consumer leave the group and join it again.
+	rejoin chan struct{}
 
 	results chan attempt
 	sending sync.WaitGroup
@@ -91,11 +98,12 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		return nil, err
 	}
 	d := &Dispatcher{
-		config: config, group: group, pool: pool, keys: keys, health: health, log: log,
+		config: config, group: group, pool: pool, keys: keys, health: health, log: log, clock: time.Now,
 		resealing: resealing{delay: resealDelay},
 		client:    post.New(post.Config{Policy: policy, Timeout: config.Timeout, DNS: config.DNS, Proxy: proxy}),
 		work:      newWorklist(config.EndpointConcurrency, slots),
 		results:   make(chan attempt, slots),
+		rejoin:    make(chan struct{}, 1),
 	}
 	d.metrics, err = newMetrics(d)
 	if err != nil {
@@ -124,6 +132,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.every("sweep", sweepInterval, d.sweep),
 		d.every("replay", replayInterval, d.replay),
 		d.every("recover", recoverInterval, d.recover),
+		d.every("lag", lagInterval, d.watchLag),
 		d.every("retention", retentionInterval, d.dropOld),
 		d.every("reseal", resealInterval, d.reseal),
 		d.every("probe", probeInterval, d.probe),

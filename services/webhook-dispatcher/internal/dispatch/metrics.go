@@ -27,6 +27,7 @@ type metrics struct {
 	claimSize    metric.Int64Histogram
 	oldest       atomic.Int64
 	staleSecrets atomic.Int64
+	consumerLag  atomic.Int64
 }
 
 func newMetrics(d *Dispatcher) (*metrics, error) {
@@ -77,6 +78,15 @@ func newMetrics(d *Dispatcher) (*metrics, error) {
 		metric.WithDescription("How long the delivery that waits longest has been due, held ones included."),
 		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
 			o.Observe(time.Duration(m.oldest.Swap(0)).Seconds())
+			return nil
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("making metrics: %w", err)
+	}
+	_, err = meter.Int64ObservableGauge("apipay.webhook.consumer.lag",
+		metric.WithDescription("Records of the topic that the consumer group has not taken, over all partitions; -1 while it is not known."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(m.consumerLag.Load())
 			return nil
 		}))
 	if err != nil {

@@ -143,7 +143,7 @@ func (d *Dispatcher) recordOnce(ctx context.Context, batch []attempt) error {
 	for _, endpointID := range stated {
 		d.stated.Store(endpointID, struct{}{})
 	}
-	now := time.Now()
+	now := d.clock()
 	for i, f := range following {
 		if f.wait != nil {
 			d.work.add(counted[i].EndpointID, counted[i].TenantID, retries, now.Add(*f.wait))
@@ -152,7 +152,7 @@ func (d *Dispatcher) recordOnce(ctx context.Context, batch []attempt) error {
 	for _, a := range back {
 		d.work.add(a.EndpointID, a.TenantID, a.Priority, now.Add(hold))
 	}
-	d.metrics.recorded(ctx, now.Sub(started))
+	d.metrics.recorded(ctx, time.Since(started))
 	return nil
 }
 

@@ -72,7 +72,7 @@ func (d *Dispatcher) recover(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	now := time.Now()
+	now := d.clock()
 	for _, q := range list {
 		d.work.add(q.EndpointID, q.TenantID, retries, now)
 	}

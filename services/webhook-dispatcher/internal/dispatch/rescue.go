@@ -84,7 +84,7 @@ func (d *Dispatcher) rescue(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("rescuing lost leases: %w", err)
 	}
 	for _, l := range list {
-		d.work.add(l.EndpointID, l.TenantID, l.Priority, time.Now())
+		d.work.add(l.EndpointID, l.TenantID, l.Priority, d.clock())
 	}
 	if len(list) > 0 {
 		d.metrics.lost(ctx, len(list))

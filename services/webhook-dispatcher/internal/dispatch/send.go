@@ -36,19 +36,19 @@ type attempt struct {
 
 // send makes the attempt and passes its result on to be recorded. It never fails: what went wrong is the result.
 func (d *Dispatcher) send(ctx context.Context, c *claimed) {
-	a := attempt{claimed: c, id: beside(c.EventID), startedAt: c.now()}
+	a := attempt{claimed: c, id: beside(c.EventID), startedAt: d.timeFor(c)}
 	ctx, span := startSpan(ctx, c)
 	defer span.End()
 	secrets, err := d.open(c.endpoint)
 	switch {
-	case time.Since(c.at) > d.config.Lease-d.config.Timeout-leaseMargin/2:
+	case d.clock().Sub(c.at) > d.config.Lease-d.config.Timeout-leaseMargin/2:
 		// The process stood still: by the time of an answer the lease would be over, and somebody else sending.
 		a.result.Ours = true
 	case err != nil:
 		a.result.Ours = true
 		d.log.ErrorContext(ctx, "delivery.signing", "endpoint", id.Format(id.Endpoint, c.EndpointID), "error", err.Error())
 	default:
-		a.startedAt = c.now()
+		a.startedAt = d.timeFor(c)
 		a.result = d.client.Post(ctx, post.Request{
 			EndpointID: c.EndpointID,
 			URL:        c.endpoint.URL,
@@ -62,7 +62,7 @@ func (d *Dispatcher) send(ctx context.Context, c *claimed) {
 		d.work.end(c)
 	}
 	if a.result.Ours {
-		d.work.rest(c.EndpointID, time.Now().Add(hold))
+		d.work.rest(c.EndpointID, d.clock().Add(hold))
 	}
 	d.results <- a
 }
