@@ -134,7 +134,7 @@ soak-payments: build
 
 .PHONY: relay-programs
 relay-programs: build
-	@go build -o bin/ ./pkg/devstack/cmd/relay-chaos
+	@go build -o bin/ ./pkg/devstack/cmd/relay-chaos ./pkg/devstack/cmd/relay-bench
 	@go build -tags failpoints -o bin/failpoints/ ./services/outbox-relay/cmd/outbox-relay
 
 .PHONY: test-console

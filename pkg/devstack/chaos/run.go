@@ -96,7 +96,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if c.world, err = newWorld(ctx, c.db, cfg.Seed, cfg.Pause); err != nil {
 		return result, err
 	}
-	c.reader = newReader(r.Proxy.Addr)
+	c.reader = newReader(r.Brokers)
 	if err := c.scale(ctx, cfg.Replicas); err != nil {
 		return result, err
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	Apache bool
 	// MemoryOnly keeps the embedded broker's records in memory: it must not be killed then.
 	MemoryOnly bool
+	// NoProxy leaves the proxy out, which costs a core of its own at speed.
+	NoProxy bool
 	// Progress is told of what takes long.
 	Progress io.Writer
 }
@@ -43,6 +45,7 @@ type Rig struct {
 	Broker   *Process
 	Proxy    *Proxy // stands before the broker: clients are told its address
 	Direct   string // the broker itself
+	Brokers  string // what clients are told: the proxy's address, or the broker's own
 
 	cluster pgserver.Cluster
 	relays  int
@@ -122,6 +125,10 @@ func (r *Rig) startBroker(ctx context.Context) error {
 	}
 	r.Direct = net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
 	advertised := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1]))
+	if r.NoProxy {
+		advertised = r.Direct
+	}
+	r.Brokers = advertised
 	dir := filepath.Join(r.Dir, "broker")
 	r.Broker = &Process{
 		Name: "broker", LogPath: filepath.Join(r.Dir, "broker.log"), orderly: syscall.SIGTERM,
@@ -145,9 +152,11 @@ func (r *Rig) startBroker(ctx context.Context) error {
 			return exec.Command(filepath.Join(r.Bin, "devstack"), "broker", strconv.Itoa(ports[0]), dir, advertised), nil
 		}
 	}
-	var err error
-	if r.Proxy, err = newProxy(advertised, r.Direct); err != nil {
-		return err
+	if !r.NoProxy {
+		var err error
+		if r.Proxy, err = newProxy(advertised, r.Direct); err != nil {
+			return err
+		}
 	}
 	if err := r.Broker.Start(ctx); err != nil {
 		return err
@@ -202,7 +211,7 @@ func (r *Rig) Relay(db Database, program string, env ...string) *Process {
 		command: func(context.Context) (*exec.Cmd, error) {
 			cmd := exec.Command(filepath.Join(r.Bin, program))
 			cmd.Env = append([]string{
-				"PATH=" + os.Getenv("PATH"), "APIPAY_DATABASE_URL=" + db.Worker, "APIPAY_KAFKA_BROKERS=" + r.Proxy.Addr,
+				"PATH=" + os.Getenv("PATH"), "APIPAY_DATABASE_URL=" + db.Worker, "APIPAY_KAFKA_BROKERS=" + r.Brokers,
 				"APIPAY_OPS_ADDR=127.0.0.1:0",
 			}, env...)
 			return cmd, nil
