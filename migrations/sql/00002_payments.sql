@@ -41,6 +41,8 @@ CREATE UNIQUE INDEX payment_intents_merchant_reference_key ON apipay.payment_int
     WHERE merchant_reference IS NOT NULL;
 -- The merchant's list, newest first, by keyset.
 CREATE INDEX payment_intents_by_created ON apipay.payment_intents (tenant_id, livemode, created_at, id);
+-- The admin list over all tenants. Rows come at its end, and no update touches it.
+CREATE INDEX payment_intents_by_time ON apipay.payment_intents (created_at, id);
 -- Support looks for a merchant's reference without knowing the tenant.
 CREATE INDEX payment_intents_by_reference ON apipay.payment_intents (merchant_reference, id) WHERE merchant_reference IS NOT NULL;
 CALL apipay.isolate('payment_intents');
@@ -141,6 +143,8 @@ CREATE UNIQUE INDEX payment_attempts_one_open_refund ON apipay.payment_attempts 
 CREATE UNIQUE INDEX payment_attempts_one_successful_refund ON apipay.payment_attempts (refund_id)
     WHERE kind = 'refund' AND status = 'succeeded';
 CREATE INDEX payment_attempts_by_intent ON apipay.payment_attempts (payment_intent_id);
+-- The admin list, newest first, by keyset.
+CREATE INDEX payment_attempts_by_created ON apipay.payment_attempts (created_at, id);
 -- The reconciler's work list.
 CREATE INDEX payment_attempts_due ON apipay.payment_attempts (next_check_at) WHERE status IN ('started', 'unknown');
 -- The reaper must not drop a key whose outcome is still open.

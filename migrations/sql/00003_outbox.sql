@@ -25,6 +25,8 @@ CREATE TABLE apipay.outbox_events (
     parked_at           timestamptz,
     parked_reason       text,
     replay_requested_at timestamptz,
+    -- When the relay last took up such a request. Parked later than that, it was refused again.
+    last_replay_at      timestamptz,
     discarded_at        timestamptz,
     discarded_by        text,
     discard_reason      text,
@@ -48,7 +50,7 @@ CALL apipay.isolate('outbox_events');
 ALTER TABLE apipay.outbox_events_default ENABLE ROW LEVEL SECURITY;
 ALTER TABLE apipay.outbox_events_default FORCE ROW LEVEL SECURITY;
 GRANT SELECT, INSERT ON apipay.outbox_events TO apipay_app, apipay_worker, apipay_admin;
-GRANT UPDATE (published_at, kafka_partition, kafka_offset, parked_at, parked_reason, replay_requested_at)
+GRANT UPDATE (published_at, kafka_partition, kafka_offset, parked_at, parked_reason, replay_requested_at, last_replay_at)
     ON apipay.outbox_events TO apipay_worker;
 GRANT UPDATE (replay_requested_at, discarded_at, discarded_by, discard_reason) ON apipay.outbox_events TO apipay_admin;
 
@@ -66,8 +68,10 @@ CREATE TABLE apipay.audit_log (
     changes    jsonb NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now()
 );
-CREATE INDEX audit_log_by_tenant ON apipay.audit_log (tenant_id, id);
-CREATE INDEX audit_log_by_target ON apipay.audit_log (target, id);
+-- The log, newest first, by keyset: all of it, one tenant's, one object's.
+CREATE INDEX audit_log_by_created ON apipay.audit_log (created_at, id);
+CREATE INDEX audit_log_by_tenant ON apipay.audit_log (tenant_id, created_at, id);
+CREATE INDEX audit_log_by_target ON apipay.audit_log (target, created_at, id);
 CALL apipay.isolate('audit_log');
 GRANT INSERT ON apipay.audit_log TO apipay_app, apipay_worker, apipay_admin;
 GRANT SELECT ON apipay.audit_log TO apipay_admin;

@@ -227,6 +227,8 @@ CREATE TABLE apipay.quarantined_records (
     detail              text,
     created_at          timestamptz NOT NULL DEFAULT now(),
     replay_requested_at timestamptz,
+    -- When the dispatcher last tried; without replayed_at it was refused again, for the reason that stands here now.
+    last_replay_at      timestamptz,
     replayed_at         timestamptz,
     UNIQUE (kafka_topic, kafka_partition, kafka_offset)
 );
@@ -234,7 +236,7 @@ CREATE INDEX quarantined_records_by_created ON apipay.quarantined_records (creat
 CREATE INDEX quarantined_records_replay ON apipay.quarantined_records (replay_requested_at)
     WHERE replay_requested_at IS NOT NULL AND replayed_at IS NULL;
 CALL apipay.isolate('quarantined_records', 'tenant_id', false);
-GRANT SELECT, INSERT, UPDATE (replay_requested_at, replayed_at, reason, detail) ON apipay.quarantined_records TO apipay_worker;
+GRANT SELECT, INSERT, UPDATE (replay_requested_at, last_replay_at, replayed_at, reason, detail) ON apipay.quarantined_records TO apipay_worker;
 GRANT SELECT, UPDATE (replay_requested_at) ON apipay.quarantined_records TO apipay_admin;
 
 -- A bulk resend. admin-api and payment-api ask; the dispatcher works through the cursor and may be killed

@@ -36,7 +36,7 @@ func queueParked(batch *pgx.Batch, results []result, parked *int) {
 // what its lane has pending: late, with its old version, as the consumers expect.
 const unparkRequested = `
 	UPDATE apipay.outbox_events
-	SET parked_at = NULL, parked_reason = NULL, replay_requested_at = NULL
+	SET parked_at = NULL, parked_reason = NULL, replay_requested_at = NULL, last_replay_at = now()
 	WHERE parked_at IS NOT NULL AND replay_requested_at IS NOT NULL AND discarded_at IS NULL
 	RETURNING topic, lane, seq, 0::float8 AS age`
 

@@ -68,12 +68,22 @@ func TestParking(t *testing.T) {
 		require.Contains(t, reason, "Message Size Too Large")
 		require.Equal(t, 1, b.parkedCount())
 
-		// The limit is raised, and support asks for a replay.
+		// A replay that is refused again leaves its trace.
+		const replay = `UPDATE apipay.outbox_events SET replay_requested_at = now() WHERE id = $1`
+		_, err := b.owner.Exec(t.Context(), replay, big)
+		require.NoError(t, err)
+		eventually(t, 5*time.Second, "it is parked again", func() (again bool) {
+			const query = `
+				SELECT coalesce(parked_at > last_replay_at, false) AND replay_requested_at IS NULL FROM apipay.outbox_events WHERE id = $1`
+			require.NoError(t, b.owner.QueryRow(t.Context(), query, big).Scan(&again))
+			return again
+		})
+
+		// The limit is raised, and support asks again.
 		r.stop()
 		b.raiseLimit()
 		b.start()
-		const replay = `UPDATE apipay.outbox_events SET replay_requested_at = now() WHERE id = $1`
-		_, err := b.owner.Exec(t.Context(), replay, big)
+		_, err = b.owner.Exec(t.Context(), replay, big)
 		require.NoError(t, err)
 		eventually(t, 5*time.Second, "the parked event goes out", func() bool { return b.isPublished(big) })
 		require.Equal(t, append(want, id.Format(id.Event, big)), idsOf(readAll(t, b.kafka.addrs, topic)))

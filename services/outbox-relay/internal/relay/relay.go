@@ -28,7 +28,7 @@ const Role = "apipay_worker"
 var Needs = []postgres.Need{{
 	Table:   "outbox_events",
 	Verbs:   []postgres.Verb{postgres.Select, postgres.Lock, postgres.Update},
-	Columns: []string{"published_at", "kafka_partition", "kafka_offset", "parked_at", "parked_reason", "replay_requested_at"},
+	Columns: []string{"published_at", "kafka_partition", "kafka_offset", "parked_at", "parked_reason", "replay_requested_at", "last_replay_at"},
 }}
 
 const (

@@ -174,8 +174,10 @@ func TestReplay(t *testing.T) {
 		_, err := d.replay(t.Context())
 		require.NoError(t, err)
 	}
+	b.exec(`UPDATE apipay.quarantined_records SET reason = 'an older reason', detail = NULL`)
 	request()
-	require.Equal(t, 1, b.count(`SELECT count(*) FROM apipay.quarantined_records WHERE replayed_at IS NULL AND replay_requested_at IS NULL`), "refused again")
+	require.Equal(t, 1, b.count(`SELECT count(*) FROM apipay.quarantined_records WHERE replayed_at IS NULL AND replay_requested_at IS NULL
+		AND last_replay_at IS NOT NULL AND reason <> 'an older reason' AND detail IS NOT NULL`), "refused again, with a trace")
 	b.exec(`INSERT INTO apipay.tenants (id, name) VALUES ($1, 'late')`, tenant)
 	endpointID, _ := b.endpointOf(tenant, "https://a.example/")
 	request()

@@ -82,10 +82,13 @@ const claimReplays = `
 	LIMIT $1
 	FOR UPDATE SKIP LOCKED`
 
-const finishReplay = `UPDATE apipay.quarantined_records SET replayed_at = now() WHERE id = $1`
+const finishReplay = `UPDATE apipay.quarantined_records SET replayed_at = now(), last_replay_at = now() WHERE id = $1`
 
-// A record that is refused again waits for the next request, under its new reason.
-const refuseReplay = `UPDATE apipay.quarantined_records SET replay_requested_at = NULL, reason = $2, detail = $3 WHERE id = $1`
+// A record that is refused again waits for the next request, under its new reason; that it was tried, and when, stays.
+const refuseReplay = `
+	UPDATE apipay.quarantined_records
+	SET replay_requested_at = NULL, last_replay_at = now(), reason = $2, detail = $3
+	WHERE id = $1`
 
 type quarantined struct {
 	ID             uuid.UUID
@@ -137,11 +140,7 @@ func (d *Dispatcher) replayOne(ctx context.Context, tx postgres.Tx, q quarantine
 		}
 	}
 	if len(refusals) > 0 {
-		_, err := tx.Exec(ctx, refuseReplay, q.ID, refusals[0].reason, fitText(refusals[0].detail))
-		if err != nil {
-			return nil, fmt.Errorf("refusing a replay: %w", err)
-		}
-		return nil, nil
+		return nil, d.refuseReplay(ctx, tx, q, refusals[0].reason, refusals[0].detail)
 	}
 	// A savepoint, so that a record which the database refuses leaves the others their turn.
 	nested, err := tx.Begin(ctx)
@@ -156,10 +155,7 @@ func (d *Dispatcher) replayOne(ctx context.Context, tx postgres.Tx, q quarantine
 		if refused == err { //nolint:errorlint // the same error, not one like it
 			return nil, err
 		}
-		if _, err := tx.Exec(ctx, refuseReplay, q.ID, reasonUnprocessable, fitText(refused.Error())); err != nil {
-			return nil, fmt.Errorf("refusing a replay: %w", err)
-		}
-		return nil, nil
+		return nil, d.refuseReplay(ctx, tx, q, reasonUnprocessable, refused.Error())
 	}
 	if err := nested.Commit(ctx); err != nil {
 		return nil, fmt.Errorf("ending a replay: %w", err)
@@ -168,6 +164,15 @@ func (d *Dispatcher) replayOne(ctx context.Context, tx postgres.Tx, q quarantine
 		return nil, fmt.Errorf("finishing a replay: %w", err)
 	}
 	return made, nil
+}
+
+func (d *Dispatcher) refuseReplay(ctx context.Context, tx postgres.Tx, q quarantined, reason, detail string) error {
+	if _, err := tx.Exec(ctx, refuseReplay, q.ID, reason, fitText(detail)); err != nil {
+		return fmt.Errorf("refusing a replay: %w", err)
+	}
+	d.log.WarnContext(ctx, "record.replay_refused", "topic", q.KafkaTopic, "partition", q.KafkaPartition,
+		"offset", q.KafkaOffset, "reason", reason, "detail", detail)
+	return nil
 }
 
 func (q quarantined) record() kafka.Message {
