@@ -103,7 +103,10 @@ test-kafka: relay-programs ## run what needs a broker against a real Apache Kafk
 
 # CHAOSFLAGS: bin/relay-chaos -h; without -short everything lasts as long as in the acceptance cases.
 .PHONY: chaos
-chaos: chaos-payments relay-programs ## faults under load, over real processes (short form)
+chaos: chaos-payments chaos-relay ## faults under load, over real processes (short form)
+
+.PHONY: chaos-relay
+chaos-relay: relay-programs
 	@bin/relay-chaos -short -rounds 20 $(CHAOSFLAGS)
 
 # Every fail point x every operation, with SIGKILL, and with SIGSTOP beyond the lease.
@@ -113,7 +116,7 @@ chaos-payments: build
 		./services/payment-api/internal/payments
 
 .PHONY: bench
-bench: bench-payments ## measure, print tables with targets, keep them in docs/benchmarks
+bench: bench-payments bench-relay ## measure, print tables with targets, keep them in docs/benchmarks
 
 .PHONY: bench-payments
 bench-payments: build
@@ -121,16 +124,34 @@ bench-payments: build
 	@BENCH_OUT=$(CURDIR)/docs/benchmarks $(DEVSTACK) test-env -- go test -count=1 -timeout 20m -tags bench -run TestSpeed -v \
 		./services/payment-api/bench
 
+# BENCHFLAGS: bin/relay-bench -h; 10 M retained rows and an outage of 10 minutes are for `make soak`.
+.PHONY: bench-relay
+bench-relay: relay-programs
+	@mkdir -p docs/benchmarks
+	@bin/relay-bench -rows drain,ratio,live,latency,idle-first,million,snapshot,insert-cost,idle,failover -report docs/benchmarks/relay-latest.md $(BENCHFLAGS)
+	@bin/relay-bench -scale 0.1 -rows retained,outage -report docs/benchmarks/relay-latest.md $(BENCHFLAGS)
+	@bin/relay-bench -apache -report docs/benchmarks/relay-latest.md $(BENCHFLAGS)
+
 # SOAK_ROUNDS multiplies the rounds of the races: 10 makes 200 of parallel refunds, 2,000 of parallel confirms.
 SOAK_ROUNDS ?= 10
 
 .PHONY: soak
-soak: soak-payments ## hours of the same, by hand; SOAK_ROUNDS times what `make test` does
+soak: soak-payments soak-relay ## hours of the same, by hand; SOAK_ROUNDS times what `make test` does
 
 .PHONY: soak-payments
 soak-payments: build
 	@SOAK_ROUNDS=$(SOAK_ROUNDS) $(DEVSTACK) test-env -- go test -count=1 -timeout 4h -v \
 		-run 'TestConfirm|TestRefund|TestPgbouncer|TestVanishingClients' ./services/payment-api/internal/...
+
+# Everything at the length of the acceptance cases, the outage of 10 minutes and 10 M rows among it.
+.PHONY: soak-relay
+soak-relay: relay-programs
+	@mkdir -p docs/chaos
+	@bin/relay-chaos -rounds 200 -limit 2h -report docs/chaos/relay-soak.md
+	@bin/relay-chaos -rounds 20 -replicas 4 -limit 2h -report docs/chaos/relay-soak.md
+	@bin/relay-chaos -apache -rounds 20 -limit 2h -report docs/chaos/relay-soak.md
+	@bin/relay-bench -rows retained,outage -report docs/chaos/relay-soak.md
+	@bin/relay-bench -scale 10 -rows million -report docs/chaos/relay-soak.md
 
 .PHONY: relay-programs
 relay-programs: build

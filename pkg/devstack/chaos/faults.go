@@ -76,6 +76,7 @@ var faults = []fault{
 		}
 		return times * len(c.relays), nil
 	}},
+	{"broker-away", brokerAway},
 	{"broker-frozen", func(ctx context.Context, c *campaign) (int, error) {
 		frozen := 15 * time.Second
 		if c.Short {
@@ -158,6 +159,36 @@ var faults = []fault{
 		})
 		return 0, err
 	}},
+}
+
+// brokerAway keeps the broker away for long: nothing is parked, and the first event goes out within 2 s of its return.
+func brokerAway(ctx context.Context, c *campaign) (int, error) {
+	away := 10 * time.Minute
+	if c.Short {
+		away = 30 * time.Second
+	}
+	c.rig.Broker.Kill()
+	rig.Sleep(ctx, away)
+	counts := func() (published, parked int, err error) {
+		const query = `SELECT count(*) FILTER (WHERE published_at IS NOT NULL), count(*) FILTER (WHERE parked_at IS NOT NULL) FROM apipay.outbox_events`
+		err = c.world.super.QueryRow(ctx, query).Scan(&published, &parked)
+		return published, parked, err
+	}
+	before, parked, err := counts()
+	if err != nil {
+		return 0, err
+	}
+	if parked > 0 {
+		return 0, fmt.Errorf("%d events were parked while the broker was away", parked)
+	}
+	if err := c.rig.Broker.Start(ctx); err != nil {
+		return 0, err
+	}
+	_, err = await(ctx, 2*time.Second, "the first event after the broker's return", func() (bool, error) {
+		now, _, err := counts()
+		return now > before, err
+	})
+	return 2 * len(c.relays), err
 }
 
 // dieAt runs one more replica, built with fail points, until it has died at the point.

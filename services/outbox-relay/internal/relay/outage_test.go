@@ -46,20 +46,26 @@ func TestOutage(t *testing.T) {
 	t.Run("BrokerAwayForSeconds", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.start()
+		r := b.start()
 		first := b.insertOne(topic, uuid.New(), []byte("{}"))
 		eventually(t, 5*time.Second, "it works", func() bool { return b.isPublished(first) })
 		b.kafka.down()
 		var waiting []uuid.UUID
-		for range 50 {
+		away := time.Now()
+		for range time.Tick(20 * time.Millisecond) {
 			waiting = append(waiting, b.insertOne(topic, uuid.New(), []byte("{}")))
-			time.Sleep(50 * time.Millisecond)
+			if time.Since(away) > 12*time.Second { // longer than a produce's deadline
+				break
+			}
 		}
 		require.Zero(t, b.openTransactions(), "no transaction is open while it waits")
+		require.True(t, r.metrics.isBlocked())
 		require.Zero(t, b.parkedCount())
 		b.kafka.comeBack()
 		eventually(t, 2*time.Second, "the first goes out", func() bool { return b.isPublished(waiting[0]) })
 		b.drained(3 * time.Second)
+		require.Zero(t, b.parkedCount())
+		require.Len(t, readAll(t, b.kafka.addrs, topic), 1+len(waiting))
 	})
 
 	t.Run("TopicMissingThenCreated", func(t *testing.T) {
