@@ -27,10 +27,8 @@ func (s *Service) GetPaymentIntent(c echo.Context) error {
 		return err
 	}
 	var p intent
-	ctx := detach(c)
-	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(ctx context.Context, tx postgres.Tx) error {
-		var err error
-		p, err = scanIntent(tx.Query(ctx, selectIntent, intentID))
+	err = s.read(detach(c), auth.FromContext(c).Scope, selectIntent, []any{intentID}, func(results pgx.BatchResults) (err error) {
+		p, err = scanIntent(results.Query())
 		return err
 	})
 	if err != nil {
@@ -49,10 +47,8 @@ func (s *Service) GetRefund(c echo.Context) error {
 		return err
 	}
 	var r refund
-	ctx := detach(c)
-	err = s.inTenant(ctx, auth.FromContext(c).Scope, func(ctx context.Context, tx postgres.Tx) error {
-		var err error
-		r, err = scanRefund(tx.Query(ctx, selectRefund, refundID))
+	err = s.read(detach(c), auth.FromContext(c).Scope, selectRefund, []any{refundID}, func(results pgx.BatchResults) (err error) {
+		r, err = scanRefund(results.Query())
 		return err
 	})
 	if err != nil {
@@ -162,9 +158,11 @@ func (s *Service) listIntents(ctx context.Context, scope postgres.Scope, f inten
 		ORDER BY created_at DESC, id DESC
 		LIMIT $10`
 	var list []intent
-	err := s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
-		rows, err := tx.Query(ctx, query, scope.TenantID, scope.Livemode, after.Time, after.ID, f.status, f.currency,
-			f.merchantReference, f.createdGTE, f.createdLT, limit)
+	args := []any{
+		scope.TenantID, scope.Livemode, after.Time, after.ID, f.status, f.currency, f.merchantReference, f.createdGTE, f.createdLT, limit,
+	}
+	err := s.read(ctx, scope, query, args, func(results pgx.BatchResults) error {
+		rows, err := results.Query()
 		if err != nil {
 			return err
 		}
@@ -209,11 +207,16 @@ func (s *Service) listRefunds(ctx context.Context, scope postgres.Scope, intentI
 		ORDER BY created_at DESC, id DESC
 		LIMIT $6`
 	var list []refund
-	err := s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
-		if _, err := scanIntent(tx.Query(ctx, selectIntent, intentID)); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, txTimeout)
+	defer cancel()
+	batch := &pgx.Batch{}
+	batch.Queue(selectIntent, intentID)
+	batch.Queue(query, scope.TenantID, scope.Livemode, intentID, after.Time, after.ID, limit)
+	err := postgres.ReadInTenant(ctx, s.pool, scope, batch, func(results pgx.BatchResults) error {
+		if _, err := scanIntent(results.Query()); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, query, scope.TenantID, scope.Livemode, intentID, after.Time, after.ID, limit)
+		rows, err := results.Query()
 		if err != nil {
 			return err
 		}
