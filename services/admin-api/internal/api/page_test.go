@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +66,57 @@ func TestLists_IdenticalTimes(t *testing.T) {
 			require.Len(t, items(t, b.ok(t, viewerToken, 200, http.MethodGet, path+separator+"limit=100", nil)), least)
 		})
 	}
+}
+
+// Newest first is by the database's time, whatever time an id carries: the clocks of the processes that make ids differ.
+func TestLists_NewestFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i := range 6 {
+		b.payment(t, b.a, id.New().String(), "")
+		tenant := b.a
+		if i%3 == 2 {
+			tenant = b.b
+		}
+		b.exec(t, `INSERT INTO apipay.audit_log (id, tenant_id, livemode, actor, role, action, target)
+			VALUES ($1, $2, false, 'x', 'admin', 'x', 'x')`, id.New(), tenant)
+	}
+	// The first made is the newest.
+	for _, table := range []string{"payment_intents", "payment_attempts", "audit_log"} {
+		b.exec(t, `UPDATE apipay.`+table+` x SET created_at = now() - n * interval '1 second'
+			FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM apipay.`+table+`) o WHERE o.id = x.id`)
+	}
+	for _, path := range []string{
+		"payment-intents", "payment-intents?tenant=" + tenantText(b.a), "payment-attempts", "payment-attempts?status=unknown",
+		"payment-attempts?tenant=" + tenantText(b.a), "audit-log", "audit-log?target=x", "audit-log?tenant=" + tenantText(b.a),
+	} {
+		for _, token := range []string{viewerToken, confinedToken} {
+			separator := "?"
+			if strings.Contains(path, "?") {
+				separator = "&"
+			}
+			var times, ids []string
+			for cursor := ""; ; {
+				page := b.ok(t, token, 200, http.MethodGet, "/admin/v1/"+path+separator+"limit=2"+cursor, nil)
+				for _, item := range items(t, page) {
+					times, ids = append(times, item["created_at"].(string)), append(ids, item["id"].(string))
+				}
+				if page["has_more"] == false {
+					break
+				}
+				cursor = "&cursor=" + page["next_cursor"].(string)
+			}
+			want := 6
+			if strings.HasPrefix(path, "audit-log") && (token == confinedToken || strings.Contains(path, "tenant")) {
+				want = 4
+			}
+			require.Len(t, ids, want, path)
+			require.True(t, slices.IsSortedFunc(times, func(a, b string) int { return strings.Compare(b, a) }), "%s: %v", path, times)
+			require.True(t, slices.IsSorted(ids), "%s: the ids go the other way here", path)
+		}
+	}
+	from := url.QueryEscape(time.Now().Add(-time.Hour).Format(time.RFC3339))
+	require.Len(t, items(t, b.ok(t, viewerToken, 200, http.MethodGet, "/admin/v1/audit-log?from="+from, nil)), 6)
 }
 
 // B28: what a transaction may see does not stay on its connection.

@@ -79,7 +79,8 @@ const selectIntent = `
 	       payment_method, last_payment_error, latest_attempt, version, created_at, updated_at
 	FROM apipay.payment_intents`
 
-// listIntents is ordered by the ids, which carry the time: so each filter has an index, over all tenants too.
+// listIntents is ordered by the database's time. Ids carry a time too, but that of the process that made them, so their
+// order is not the order in which the rows came to be.
 func (a *API) listIntents(c *call) error {
 	var w where
 	q := httpapi.NewQuery(c.Request())
@@ -87,17 +88,23 @@ func (a *API) listIntents(c *call) error {
 	if reference, ok := q.String("reference", maxReference); ok {
 		w.add("merchant_reference = ?", reference)
 	}
-	if tenant, ok := tenantParam(q); ok {
-		w.add("tenant_id = ?", tenant)
-	}
+	tenants := c.tenantsAsked(q)
 	scope := c.scopeOf("payment_intents")
 	if after, ok := q.Cursor(a.cursors, scope); ok {
-		w.add("id < ?", after.ID)
+		w.add("(created_at, id) < (?, ?)", after.Time, after.ID)
 	}
 	if err := q.Err(); err != nil {
 		return err
 	}
-	query := selectIntent + w.sql() + " ORDER BY id DESC LIMIT " + w.bind(limit+1)
+	newest := " ORDER BY created_at DESC, id DESC LIMIT " + w.bind(limit+1)
+	query := selectIntent + w.sql() + newest
+	if tenants != nil {
+		// The merchants' own index has each tenant and mode in this order.
+		all := w.bind(tenants)
+		w.add("tenant_id = t.asked AND livemode = m.asked")
+		query = "SELECT p.* FROM unnest(" + all + "::uuid[]) AS t (asked) CROSS JOIN (VALUES (true), (false)) AS m (asked)" +
+			" CROSS JOIN LATERAL (" + selectIntent + w.sql() + newest + ") p" + newest
+	}
 	var rows []intentRow
 	err := a.read(c, func(ctx context.Context, tx postgres.Tx) (err error) {
 		rows, err = collect[intentRow](ctx, tx, query, w.args...)

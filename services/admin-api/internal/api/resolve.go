@@ -120,12 +120,12 @@ func (a *API) listPaymentAttempts(c *call) error {
 	if status != "" {
 		w.add("status = ?", status)
 	}
-	if tenant, ok := tenantParam(q); ok {
-		w.add("tenant_id = ?", tenant)
+	if tenants := c.tenantsAsked(q); tenants != nil {
+		w.add("tenant_id = ANY (?::uuid[])", tenants)
 	}
 	scope := c.scopeOf("payment_attempts")
 	if after, ok := q.Cursor(a.cursors, scope); ok {
-		w.add("id < ?", after.ID)
+		w.add("(created_at, id) < (?, ?)", after.Time, after.ID)
 	}
 	if err := q.Err(); err != nil {
 		return err
@@ -133,12 +133,12 @@ func (a *API) listPaymentAttempts(c *call) error {
 	from := "apipay.payment_attempts"
 	if status == attemptStarted || status == attemptUnknown {
 		// What is open is few: read whole by its partial index and then sorted, whatever the planner thinks of
-		// walking the primary key in search of it.
+		// walking the list's own index in search of it.
 		w.conditions = append(w.conditions, "status IN ('started', 'unknown')")
 		from = "open"
 	}
 	query := "SELECT " + paymentAttemptColumns + " FROM " + from
-	order := " ORDER BY id DESC LIMIT "
+	order := " ORDER BY created_at DESC, id DESC LIMIT "
 	if from == "open" {
 		query = "WITH open AS MATERIALIZED (" + selectPaymentAttempt + w.sql() + ") " + query + order + w.bind(limit+1)
 	} else {
