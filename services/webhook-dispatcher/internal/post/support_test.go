@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,13 +31,16 @@ type dnsServer struct {
 	close   func()
 	mu      sync.Mutex
 	names   map[string][]netip.Addr
+	// flips are names whose answer is another one at each look-up, which is two questions.
+	flips map[string][]netip.Addr
+	asked int
 }
 
 func newDNS(t *testing.T) *dnsServer {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &dnsServer{addr: conn.LocalAddr().String(), names: map[string][]netip.Addr{}}
+	s := &dnsServer{addr: conn.LocalAddr().String(), names: map[string][]netip.Addr{}, flips: map[string][]netip.Addr{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -65,6 +69,15 @@ func (s *dnsServer) set(name string, addrs ...string) {
 	}
 }
 
+func (s *dnsServer) flip(name string, addrs ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flips[name], s.asked = nil, 0
+	for _, a := range addrs {
+		s.flips[name] = append(s.flips[name], netip.MustParseAddr(a))
+	}
+}
+
 func (s *dnsServer) answer(query []byte) []byte {
 	var message dnsmessage.Message
 	if message.Unpack(query) != nil || len(message.Questions) != 1 {
@@ -73,7 +86,13 @@ func (s *dnsServer) answer(query []byte) []byte {
 	question := message.Questions[0]
 	message.Response, message.Additionals = true, nil
 	s.mu.Lock()
-	addrs, known := s.names[question.Name.String()]
+	name := strings.ToLower(question.Name.String())
+	addrs, known := s.names[name]
+	if flipping := s.flips[name]; len(flipping) > 0 {
+		turn := s.asked / 2 % len(flipping)
+		addrs, known = flipping[turn:turn+1], true
+		s.asked++
+	}
 	s.mu.Unlock()
 	switch {
 	case s.failing.Load():
