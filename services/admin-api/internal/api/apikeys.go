@@ -88,11 +88,7 @@ func (a *API) createKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Livemode  bool                        `json:"livemode" api:"required"`
-		Scopes    httpapi.Optional[[]string]  `json:"scopes"`
-		ExpiresAt httpapi.Optional[time.Time] `json:"expires_at"`
-	}
+	var body createKeyBody
 	if _, err := httpapi.Bind(c, &body); err != nil {
 		return err
 	}
@@ -262,9 +258,7 @@ func (a *API) rollKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		OverlapSeconds httpapi.Optional[httpapi.Integer] `json:"overlap_seconds"`
-	}
+	var body rollKeyBody
 	if _, err := httpapi.Bind(c, &body, httpapi.AllowEmpty()); err != nil {
 		return err
 	}

@@ -66,11 +66,12 @@ func (a *API) listAudit(c *call) error {
 			w.add(column+" = ?", text)
 		}
 	}
-	if from, ok := q.RFC3339("from"); ok {
-		w.add("created_at >= ?", from)
+	from, to := span(q)
+	if from != nil {
+		w.add("created_at >= ?", *from)
 	}
-	if to, ok := q.RFC3339("to"); ok {
-		w.add("created_at < ?", to)
+	if to != nil {
+		w.add("created_at < ?", *to)
 	}
 	scope := c.scopeOf("audit_log")
 	if after, ok := q.Cursor(a.cursors, scope); ok {

@@ -43,6 +43,13 @@ func notFound() *httpapi.Problem {
 // guard authenticates, checks the role and tells the audit log of writes that were refused.
 func (a *API) guard(r route) echo.HandlerFunc {
 	return func(ec echo.Context) error {
+		request := ec.Request()
+		ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
+		ec.SetRequest(request.WithContext(ctx))
+		defer func() {
+			cancel()
+			ec.SetRequest(request) // what comes after the handler is not bounded by it
+		}()
 		who, err := a.authenticate(ec)
 		if err != nil {
 			return err
@@ -118,7 +125,7 @@ func (a *API) tellRefusal(c *call, cause error) {
 		"action", c.action, "target", target, "code", string(problem.Code), "request_id", httpapi.RequestID(ctx))
 	entry := c.audit(outbox.Platform, false, target)
 	entry.Changes = map[string]any{"refused": string(problem.Code)}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
 	defer cancel()
 	err := postgres.InSupport(ctx, a.pool, outbox.Platform.String(), func(tx postgres.Tx) error {
 		return outbox.Audit(ctx, tx, entry)

@@ -109,11 +109,12 @@ func (a *API) listDeliveries(c *call) error {
 	}
 	f.status, _ = q.Enum("status", deliveryStatuses...)
 	// By the event's time, which the ids carry: only so a span of time is a range of the index and of the weeks.
-	if from, ok := q.RFC3339("from"); ok {
-		f.add("d.event_id >= ?", firstIDOf(from))
+	from, to := span(q)
+	if from != nil {
+		f.add("d.event_id >= ?", firstIDOf(*from))
 	}
-	if to, ok := q.RFC3339("to"); ok {
-		f.add("d.event_id < ?", firstIDFrom(to))
+	if to != nil {
+		f.add("d.event_id < ?", firstIDFrom(*to))
 	}
 	scope := c.scopeOf("deliveries")
 	after, paging := q.Cursor(a.cursors, scope)
@@ -241,9 +242,7 @@ func (a *API) retryDelivery(c *call) error {
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
 	}
-	var body struct {
-		Force httpapi.Optional[bool] `json:"force" api:"nonnull"`
-	}
+	var body retryBody
 	if _, err := httpapi.Bind(c, &body, httpapi.AllowEmpty()); err != nil {
 		return err
 	}

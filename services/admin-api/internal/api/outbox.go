@@ -38,15 +38,20 @@ func (a *API) readOutbox(c *call) error {
 	for i, topic := range topics {
 		lags[i] = topicLag{Object: "outbox_topic", Topic: topic}
 	}
-	if err := unlessTimeout(a.readWithin(c, countTimeout, func(ctx context.Context, tx postgres.Tx) error {
+	oldest := a.readWithin(c, countTimeout, func(ctx context.Context, tx postgres.Tx) error {
 		return findOldest(ctx, tx, lags)
-	})); err != nil {
+	})
+	if err := unlessTimeout(oldest); err != nil {
 		return err
 	}
-	if err := unlessTimeout(a.readWithin(c, countTimeout, func(ctx context.Context, tx postgres.Tx) error {
+	parked := a.readWithin(c, countTimeout, func(ctx context.Context, tx postgres.Tx) error {
 		return countParked(ctx, tx, lags)
-	})); err != nil {
+	})
+	if err := unlessTimeout(parked); err != nil {
 		return err
+	}
+	if oldest != nil && parked != nil {
+		return oldest // nothing is known: that is no answer
 	}
 	return httpapi.JSON(c, http.StatusOK, httpapi.NewList(lags, ""))
 }
@@ -226,9 +231,7 @@ func (a *API) discardParked(c *call) error {
 		SET discarded_at = now(), discarded_by = $2, discard_reason = $3, replay_requested_at = NULL
 		WHERE id = $1 AND parked_at IS NOT NULL AND discarded_at IS NULL
 		RETURNING ` + parkedColumns
-	var body struct {
-		Reason string `json:"reason" api:"required"`
-	}
+	var body discardBody
 	if _, err := httpapi.Bind(c, &body); err != nil {
 		return err
 	}

@@ -67,6 +67,20 @@ func (c *call) tenantsAsked(q *httpapi.Query) []uuid.UUID {
 	return nil
 }
 
+// span declares from and to, either of which may be left out; one that ends before it begins is unusable.
+func span(q *httpapi.Query) (from, to *time.Time) {
+	if t, ok := q.RFC3339("from"); ok {
+		from = &t
+	}
+	if t, ok := q.RFC3339("to"); ok {
+		to = &t
+	}
+	if from != nil && to != nil && from.After(*to) {
+		q.Fail("from", `The query parameter "from" must not be later than "to".`)
+	}
+	return from, to
+}
+
 // scopeOf binds a cursor to the list, to what its reader may see and to the filters; not to the page's size.
 func (c *call) scopeOf(list string) string {
 	values := c.Request().URL.Query()

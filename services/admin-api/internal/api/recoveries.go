@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -20,8 +21,6 @@ import (
 	"apipay.io/hub/pkg/webhook"
 	"apipay.io/hub/proto/events"
 )
-
-const maxFailureReason = 100
 
 type recoveryRow struct {
 	ID                uuid.UUID
@@ -159,8 +158,8 @@ func (in recoveryRequest) target(c *call) (to target, err error) {
 		refuse("status", "Only FAILED and RETRYING deliveries are sent again.")
 	}
 	to.filter.FailureReason = f.FailureReason.Or("")
-	if f.FailureReason.Present() && checkText("", to.filter.FailureReason, maxFailureReason) != nil {
-		refuse("failure_reason", "A text of 1 to 100 characters is due.")
+	if f.FailureReason.Present() && !slices.Contains(webhook.FailureReasons(), to.filter.FailureReason) {
+		refuse("failure_reason", "The reasons are "+strings.Join(webhook.FailureReasons(), ", ")+".")
 	}
 	to.filter.From, to.filter.To = utcOrNull(f.From.Ptr()), utcOrNull(f.To.Ptr())
 	for name, at := range map[string]*time.Time{"from": to.filter.From, "to": to.filter.To} {
@@ -240,7 +239,8 @@ func (a *API) countRecovery(c *call, to target) error {
 	err = a.readWithin(c, countTimeout, func(ctx context.Context, tx postgres.Tx) error {
 		return tx.QueryRow(ctx, query, args...).Scan(&matched)
 	})
-	if err := unlessTimeout(err); err != nil {
+	// A count that the database gave up is unknown; a database that does not answer is away.
+	if err != nil && !isTimeout(err) {
 		return fmt.Errorf("counting deliveries: %w", err)
 	}
 	filter, err := json.Marshal(to.filter)

@@ -36,7 +36,7 @@ func TestRecoveries(t *testing.T) {
 	require.EqualValues(t, 3, dry(supportToken, map[string]any{"endpoint": id.Format(id.Endpoint, endpoint)}))
 	require.EqualValues(t, 1, dry(supportToken, map[string]any{"status": "RETRYING"}))
 	require.EqualValues(t, 0, dry(supportToken, map[string]any{"event_type": "ping"}))
-	require.EqualValues(t, 0, dry(supportToken, map[string]any{"failure_reason": "attempts%"}))
+	require.EqualValues(t, 0, dry(supportToken, map[string]any{"failure_reason": "expired"}))
 	require.EqualValues(t, 6, dry(supportToken, map[string]any{"failure_reason": "attempts_exhausted", "from": "2020-01-01T00:00:00Z"}))
 	require.EqualValues(t, 0, dry(supportToken, map[string]any{"to": "2020-01-01T00:00:00+02:00"}))
 	require.EqualValues(t, 3, dry(confinedToken, map[string]any{}), "confined to its tenant without being asked")
@@ -90,6 +90,7 @@ func TestRecoveries_Refusals(t *testing.T) {
 		"delivered":           {supportToken, `{"filter":{"status":"DELIVERED"}}`, 422, "parameter_invalid"},
 		"unknown type":        {supportToken, `{"filter":{"event_type":"%"}}`, 422, "parameter_invalid"},
 		"empty reason":        {supportToken, `{"filter":{"failure_reason":""}}`, 422, "parameter_invalid"},
+		"unknown reason":      {supportToken, `{"filter":{"failure_reason":"attempts%"}}`, 422, "parameter_invalid"},
 		"to before from":      {supportToken, `{"filter":{"from":"2026-01-02T00:00:00Z","to":"2026-01-01T00:00:00Z"}}`, 422, "parameter_invalid"},
 		"year 0":              {supportToken, `{"filter":{"from":"0000-01-01T00:00:00Z"}}`, 422, "parameter_invalid"},
 		"no time":             {supportToken, `{"filter":{"from":"yesterday"}}`, 400, "invalid_request"},

@@ -166,10 +166,7 @@ func (a *API) resolveAttempt(c *call) error {
 	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
 	}
-	var body struct {
-		Outcome string `json:"outcome" api:"required"`
-		Reason  string `json:"reason" api:"required"`
-	}
+	var body resolveBody
 	if _, err := httpapi.Bind(c, &body); err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (b *testBundle) serve(t *testing.T, pool *pgxpool.Pool, issuer string) stri
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- httpapi.Serve(ctx, listener, handler, 5*time.Second) }()
+	go func() { served <- httpapi.Serve(ctx, listener, checked(t, handler), 5*time.Second) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-served)

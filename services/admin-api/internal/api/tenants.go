@@ -39,9 +39,7 @@ func (r tenantRow) view() tenantView {
 
 func (a *API) createTenant(c *call) error {
 	const insert = `INSERT INTO apipay.tenants (id, name) VALUES ($1, $2) RETURNING id, name, created_at`
-	var body struct {
-		Name string `json:"name" api:"required"`
-	}
+	var body createTenantBody
 	if _, err := httpapi.Bind(c, &body); err != nil {
 		return err
 	}

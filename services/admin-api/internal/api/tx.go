@@ -11,12 +11,18 @@ import (
 )
 
 const (
-	// statementTimeout bounds what one filter may cost the database that payments run on.
-	statementTimeout = 5 * time.Second
+	// requestTimeout bounds a whole request, however many statements it takes: a database that answers nothing is told
+	// once, not once per statement.
+	requestTimeout = 5 * time.Second
+	// statementTimeout bounds what one filter may cost the database that payments run on. It ends before the request
+	// does, so that "too expensive" and "away" are told apart.
+	statementTimeout = 4 * time.Second
 	// countTimeout bounds counts; one that is not done by then is unknown.
-	countTimeout = 3 * time.Second
-	readTimeout  = 10 * time.Second
-	writeTimeout = 10 * time.Second
+	countTimeout = 2 * time.Second
+	// readBackTimeout comes on top, where a commit's answer was lost.
+	readBackTimeout = 3 * time.Second
+	// refusalTimeout bounds what a refused request waits for its audit entry.
+	refusalTimeout = 2 * time.Second
 )
 
 // read runs fn in a transaction that sees the tenants of the call's token.
@@ -26,8 +32,7 @@ func (a *API) read(c *call, fn func(ctx context.Context, tx postgres.Tx) error) 
 
 func (a *API) readWithin(c *call, limit time.Duration, fn func(ctx context.Context, tx postgres.Tx) error) error {
 	const query = `SELECT set_config('transaction_read_only', 'on', true), set_config('statement_timeout', $1, true)`
-	ctx, cancel := context.WithTimeout(c.ctx(), readTimeout)
-	defer cancel()
+	ctx := c.ctx()
 	return postgres.InSupport(ctx, a.pool, c.who.Scope(), func(tx postgres.Tx) error {
 		if _, err := tx.Exec(ctx, query, strconv.FormatInt(limit.Milliseconds(), 10)); err != nil {
 			return fmt.Errorf("bounding the transaction: %w", err)
@@ -41,8 +46,7 @@ func (a *API) readWithin(c *call, limit time.Duration, fn func(ctx context.Conte
 func (a *API) write(c *call, fn func(ctx context.Context, tx postgres.Tx) error) error {
 	const settings = `
 		SELECT pg_current_xact_id()::text, set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true)`
-	ctx, cancel := context.WithTimeout(c.ctx(), writeTimeout)
-	defer cancel()
+	ctx := c.ctx()
 	var transaction string
 	err := postgres.InSupport(ctx, a.pool, c.who.Scope(), func(tx postgres.Tx) error {
 		var timeout string
@@ -61,7 +65,7 @@ func (a *API) write(c *call, fn func(ctx context.Context, tx postgres.Tx) error)
 // readBack asks Postgres what became of the transaction.
 func (a *API) readBack(ctx context.Context, transaction string, unknown error) error {
 	const query = `SELECT pg_xact_status($1::text::xid8)`
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackTimeout)
 	defer cancel()
 	for {
 		var status *string

@@ -70,6 +70,8 @@ func New(o Options) (http.Handler, error) {
 	e.GET("/sign-in/issuer", c.open(c.signInAtIssuer))
 	e.GET(CallbackPath, c.open(c.signInCallback))
 	e.POST("/sign-out", c.open(c.signOut))
+	e.GET("/docs", c.open(c.docs))
+	e.GET("/openapi.json", c.open(c.openAPI))
 	for _, r := range []struct {
 		method, path string
 		serve        func(*visit) error

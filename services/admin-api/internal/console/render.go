@@ -57,8 +57,10 @@ func loadPages() (*pages, error) {
 
 // frame is what every page has around its own data.
 type frame struct {
-	Title    string
-	Section  string
+	Title   string
+	Section string
+	// Body is the class of the body where nobody has signed in.
+	Body     string
 	SignedIn bool
 	Who      staff.Identity
 	CSRF     string
@@ -71,10 +73,13 @@ type frame struct {
 }
 
 func (v *visit) render(status int, name, title string, page any) error {
-	f := frame{Title: title, Section: section(v.Request().URL.Path), Now: v.console.clock().UTC(), Page: page}
+	f := frame{Title: title, Body: "outside", Section: section(v.Request().URL.Path), Now: v.console.clock().UTC(), Page: page}
 	if v.session != nil {
 		f.SignedIn, f.Who, f.CSRF = true, v.who, v.session.CSRF
 		f.CanSupport, f.CanAdmin = v.who.Role.May(staff.Support), v.who.Role.May(staff.Admin)
+	}
+	if name == "docs" {
+		f.Body = "reference"
 	}
 	f.Flash = v.told()
 	// Into a buffer: a page that fails in its middle must not look finished.
@@ -146,6 +151,7 @@ var functions = template.FuncMap{
 	"dict":      dict,
 	"changes":   changes,
 	"cursor":    cursorLink,
+	"anchor":    func(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "-")) },
 	"add":       func(a, b int64) int64 { return a + b },
 	"reasonCodes": func() []string {
 		return []string{"attempts_exhausted", "endpoint_disabled", "endpoint_deleted", "expired"}
