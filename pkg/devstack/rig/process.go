@@ -3,11 +3,13 @@
 package rig
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -109,32 +111,74 @@ func (p *Process) Stop(limit time.Duration) error {
 
 // CPU is what the running process has used, and RSS its memory in bytes.
 func (p *Process) CPU() (used time.Duration, rss int64, err error) {
+	stat, err := readStat(p.PID())
+	return stat.own, stat.rss, err
+}
+
+// TreeCPU is what the process and its children have used, those that have ended too.
+func (p *Process) TreeCPU() (time.Duration, error) {
+	pid := p.PID()
+	stat, err := readStat(pid)
+	if err != nil {
+		return 0, err
+	}
+	used := stat.own + stat.ended
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, entry := range entries {
+		child, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if stat, err := readStat(child); err == nil && stat.parent == pid {
+			used += stat.own + stat.ended
+		}
+	}
+	return used, nil
+}
+
+// PID is that of the process that was started last.
+func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {
-		return 0, 0, errors.New("not started")
+		return 0
 	}
-	body, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	return p.cmd.Process.Pid
+}
+
+// procStat is a part of /proc/PID/stat.
+type procStat struct {
+	parent     int
+	own, ended time.Duration
+	rss        int64
+}
+
+func readStat(pid int) (procStat, error) {
+	body, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0, err
+		return procStat{}, err
 	}
-	_, after, _ := strings.Cut(string(body), ") ")
-	var state string
-	var skip, user, system, pages int64
-	fields := []any{&state}
-	for range 10 {
-		fields = append(fields, &skip)
+	// The name in parentheses may hold spaces; the state is the first field after it.
+	_, after, _ := strings.Cut(string(body[max(0, bytes.LastIndexByte(body, ')')):]), " ")
+	fields := strings.Fields(after)
+	if len(fields) < 22 {
+		return procStat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
 	}
-	fields = append(fields, &user, &system)
-	for range 8 {
-		fields = append(fields, &skip)
-	}
-	fields = append(fields, &pages)
-	if _, err := fmt.Sscan(after, fields...); err != nil {
-		return 0, 0, fmt.Errorf("reading the process's times: %w", err)
+	number := func(i int) int64 {
+		n, numberErr := strconv.ParseInt(fields[i], 10, 64)
+		err = errors.Join(err, numberErr)
+		return n
 	}
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
-	return time.Duration(user+system) * tick, pages * int64(os.Getpagesize()), nil
+	return procStat{
+		parent: int(number(1)),
+		own:    time.Duration(number(11)+number(12)) * tick,
+		ended:  time.Duration(number(13)+number(14)) * tick,
+		rss:    number(21) * int64(os.Getpagesize()),
+	}, err
 }
 
 func (p *Process) lastLines() string {
