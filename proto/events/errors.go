@@ -15,7 +15,7 @@ var (
 	ErrInvalid = errors.New("invalid event")
 	// ErrUnknownType: well formed, of a type that this build does not know. A newer build may.
 	ErrUnknownType = errors.New("unknown event type")
-	// ErrUnsupportedVersion: shaped by another major version of the API. A newer build may know it.
+	// ErrUnsupportedVersion: names another api_version than [APIVersion]. A newer build may know it.
 	ErrUnsupportedVersion = errors.New("unsupported api_version")
 )
 
@@ -24,7 +24,7 @@ var reasons = map[error]string{
 	ErrTooLarge:           "too_large",
 	ErrInvalid:            "invalid_event",
 	ErrUnknownType:        "unknown_type",
-	ErrUnsupportedVersion: "unsupported_version",
+	ErrUnsupportedVersion: "unknown_version",
 }
 
 // Reason answers the word under which a value refused with err is quarantined, "" if err is none of this package.

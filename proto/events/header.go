@@ -55,7 +55,7 @@ func ParseHeader(value []byte) (Header, error) {
 	if !ok {
 		return h, refuse(ErrUnknownType, strconv.Quote(h.Type))
 	}
-	if major, ok := majorVersion(h.APIVersion); ok && major != 1 {
+	if h.APIVersion != "" && h.APIVersion != APIVersion {
 		return h, refuse(ErrUnsupportedVersion, strconv.Quote(h.APIVersion))
 	}
 	if c.object == ObjectWebhookEndpoint {
@@ -136,13 +136,6 @@ func (h Header) check(found seen) error {
 		return refuse(ErrInvalid, "created is out of range")
 	}
 	return nil
-}
-
-// majorVersion reads `v2`, `2` or `v2.1`; a calendar version, or anything else, has none.
-func majorVersion(version string) (int, bool) {
-	digits, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	major, err := strconv.Atoi(digits)
-	return major, err == nil
 }
 
 // isID reports whether id is prefix and the 26 characters of a TypeID (Crockford's base32 of 128 bits).

@@ -132,6 +132,11 @@ func TestRefused(t *testing.T) {
 		"SchemaVersion99":        {one("api_version", `"99"`), events.ErrUnsupportedVersion},
 		"SchemaVersion99Spelled": {one("api_version", `"v99"`), events.ErrUnsupportedVersion},
 		"SchemaVersion2Point1":   {one("api_version", `"v2.1"`), events.ErrUnsupportedVersion},
+		"SchemaVersionMinor":     {one("api_version", `"v1.7"`), events.ErrUnsupportedVersion},
+		"SchemaVersionBare":      {one("api_version", `"1"`), events.ErrUnsupportedVersion},
+		"SchemaVersionUpper":     {one("api_version", `"V1"`), events.ErrUnsupportedVersion},
+		"SchemaVersionCalendar":  {one("api_version", `"2026-11-30"`), events.ErrUnsupportedVersion},
+		"SchemaVersionNoDate":    {one("api_version", `"9999-99-99"`), events.ErrUnsupportedVersion},
 		"PingWithoutEndpoint":    {one("type", `"ping"`), events.ErrInvalid},
 		"PingOfSomethingElse": {envelope(map[string]string{
 			"type": `"ping"`, "data": `{"object":{"id":"pi_01kdqx7h2ge9wbe8zrb7b8s3mq","object":"webhook_endpoint"}}`,
@@ -187,8 +192,6 @@ func TestParseHeader_Accepts(t *testing.T) {
 		"EscapedValues":       one("type", `"payment_intent\u002esucceeded"`),
 		"Deep":                envelope(map[string]string{"+": `"x":` + nested(63)}),
 		"NoAPIVersion":        one("api_version", ""),
-		"CalendarVersion":     one("api_version", `"2026-11-30"`),
-		"MinorVersion":        one("api_version", `"v1.7"`),
 		"NoRequest":           one("request", ""),
 		"EmptyObject":         one("data", `{"object":{}}`),
 		"WrongTypesInObject":  inObject(`"amount":"many"`),
@@ -304,7 +307,7 @@ func TestReason(t *testing.T) {
 	require.Equal(t, "too_large", events.Reason(events.ErrTooLarge))
 	require.Equal(t, "invalid_event", events.Reason(events.ErrInvalid))
 	require.Equal(t, "unknown_type", events.Reason(events.ErrUnknownType))
-	require.Equal(t, "unsupported_version", events.Reason(events.ErrUnsupportedVersion))
+	require.Equal(t, "unknown_version", events.Reason(events.ErrUnsupportedVersion))
 	require.Empty(t, events.Reason(errors.New("connection refused")))
 	require.Empty(t, events.Reason(nil))
 }
