@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/segmentio/kafka-go"
 
+	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/ops"
 	"apipay.io/hub/proto/events"
 )
@@ -21,105 +26,145 @@ const (
 	// metadataTimeout bounds one look at the topic.
 	metadataTimeout = 5 * time.Second
 	maxBackoff      = 5 * time.Second
+	absentInterval  = time.Second
+	// recordsAhead wait for the next batch, beside those that each partition's reader holds.
+	recordsAhead = 128
 )
 
-// consume reads the topic in the consumer group, batch by batch, until ctx ends. It starts without Kafka and waits for it.
+// errReadAnew ends one session of the consumer so that the next one begins.
+var errReadAnew = errors.New("reading anew")
+
+// consumer is one session of reading the topic: it holds partitions by leases in Postgres (consume_lease.go), reads each one
+// by itself (consume_partition.go) and keeps its positions in the consumer group at Kafka, which has no members.
+type consumer struct {
+	d      *Dispatcher
+	id     uuid.UUID
+	loop   *ops.Loop
+	dialer *kafka.Dialer
+	client *kafka.Client
+
+	// partitions of the topic.
+	partitions atomic.Int32
+	records    chan arrived
+	// turnstile is held while records are processed.
+	turnstile chan struct{}
+
+	// leasedUntil is in nanoseconds since started.
+	started     time.Time
+	leasedUntil atomic.Int64
+
+	mu     sync.Mutex
+	claims map[int]*claim
+	// committing keeps a later position from being overwritten by an earlier one.
+	committing sync.Mutex
+	readers    sync.WaitGroup
+
+	// What hinders the work, for /readyz.
+	leaseError, brokerError, commitError atomic.Pointer[string]
+	// consumedAt is when a batch was last done, in nanoseconds since started.
+	consumedAt atomic.Int64
+}
+
+// arrived is a record and the claim under which it was read.
+type arrived struct {
+	claim  *claim
+	record kafka.Message
+}
+
+// consume reads the topic until ctx ends. It starts without Kafka, waits for it, and begins anew after it was away.
 func (d *Dispatcher) consume(ctx context.Context) error {
 	loop := d.health.Loop("consume", time.Minute)
 	told := newTeller(d.log, "consume")
+	for {
+		loop.Tick()
+		partitions, err := d.findTopic(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if told.tell(ctx, err) {
+			loop.Degraded(err.Error())
+			if !pause(ctx, absentInterval) {
+				return ctx.Err()
+			}
+			continue
+		}
+		loop.Degraded("")
+		err = d.readTopic(ctx, loop, partitions)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		told.tell(ctx, err)
+	}
+}
+
+// readTopic is one session: until ctx ends, Kafka is away for long, or reading is to begin anew.
+func (d *Dispatcher) readTopic(ctx context.Context, loop *ops.Loop, partitions int) error {
 	dialer, err := d.config.Dialer("webhook-dispatcher")
 	if err != nil {
 		return err
 	}
-	// Without the topic the library would join, find no partition and join again, as fast as it can.
-	for {
-		loop.Tick()
-		err := d.findTopic(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if !told.tell(ctx, err) {
-			loop.Degraded("")
-			break
-		}
-		loop.Degraded(err.Error())
-		if !pause(ctx, 2*time.Second) {
-			return ctx.Err()
-		}
-	}
-	for {
-		if err := d.readTopic(ctx, dialer, loop); err != nil {
-			return err
-		}
-	}
-}
-
-// readTopic reads as one member of the group, until ctx ends or the reader is to be made anew.
-func (d *Dispatcher) readTopic(ctx context.Context, dialer *kafka.Dialer, loop *ops.Loop) error {
-	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers: d.config.Brokers,
-		GroupID: d.group,
-		Topic:   events.TopicOutboundWebhooks,
-		Dialer:  dialer,
-		// The position is written in the background: it lags behind what is committed to the database and never runs
-		// ahead of it, and what is read twice is found to be there.
-		CommitInterval:         100 * time.Millisecond,
-		StartOffset:            kafka.FirstOffset,
-		MinBytes:               1,
-		MaxBytes:               4 << 20,
-		MaxWait:                2 * time.Second,
-		QueueCapacity:          batchRecords,
-		ReadBackoffMin:         50 * time.Millisecond,
-		ReadBackoffMax:         time.Second,
-		HeartbeatInterval:      500 * time.Millisecond,
-		SessionTimeout:         10 * time.Second,
-		RebalanceTimeout:       10 * time.Second,
-		JoinGroupBackoff:       time.Second,
-		WatchPartitionChanges:  true,
-		PartitionWatchInterval: 5 * time.Second,
-		MaxAttempts:            3,
-		ReadLagInterval:        -1,
-	})
-	records := make(chan kafka.Message, batchRecords)
-	fetchCtx, stop := context.WithCancel(ctx)
-	fetched := make(chan struct{})
-	go func() {
-		defer close(fetched)
-		d.fetch(fetchCtx, reader, records, loop)
-	}()
-	defer func() {
-		stop()
-		<-fetched
-		// Writes the last position and leaves the group, so that the others get its partitions at once.
-		if err := reader.Close(); err != nil {
-			d.log.WarnContext(ctx, "consumer.closing", "error", err.Error())
-		}
-	}()
-	for {
-		batch, err := gather(ctx, records, loop.Tick, d.rejoin)
-		if err != nil || batch == nil {
-			return err
-		}
-		d.lagging.busy.Store(true)
-		err = d.materializeUntilDone(ctx, batch, loop.Tick)
-		d.lagging.busy.Store(false)
-		if err != nil {
-			return err
-		}
-		commitCtx, cancel := context.WithTimeout(ctx, metadataTimeout)
-		err = reader.CommitMessages(commitCtx, batch...)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			d.log.WarnContext(ctx, "consumer.committing", "error", err.Error())
-		}
-	}
-}
-
-// findTopic fails until the broker knows the topic.
-func (d *Dispatcher) findTopic(ctx context.Context) error {
 	transport, err := d.config.Transport("webhook-dispatcher", 0)
 	if err != nil {
 		return err
+	}
+	defer transport.CloseIdleConnections()
+	c := &consumer{
+		d: d, id: id.New(), loop: loop, dialer: dialer, client: &kafka.Client{Addr: d.config.Addr(), Transport: transport},
+		records: make(chan arrived, recordsAhead), turnstile: make(chan struct{}, 1), started: time.Now(), claims: map[int]*claim{},
+	}
+	c.partitions.Store(int32(partitions)) //nolint:gosec // a number of partitions
+	err = ops.Group(ctx, c.process, c.keepLease, c.keepPositions, c.watch)
+	c.leave(ctx)
+	c.readers.Wait()
+	return err
+}
+
+// process materializes what the partitions' readers bring, batch by batch over all of them.
+func (c *consumer) process(ctx context.Context) error {
+	for {
+		batch, err := c.gather(ctx)
+		if err != nil {
+			return err
+		}
+		c.turnstile <- struct{}{}
+		err = c.processBatch(ctx, batch)
+		<-c.turnstile
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *consumer) processBatch(ctx context.Context, batch []arrived) error {
+	batch = slices.DeleteFunc(batch, func(a arrived) bool { return a.claim.gone.Load() })
+	if len(batch) == 0 {
+		return nil
+	}
+	records := make([]kafka.Message, 0, len(batch))
+	for _, a := range batch {
+		records = append(records, a.record)
+	}
+	c.d.lagging.busy.Store(true)
+	err := c.d.materializeUntilDone(ctx, records, c.loop.Tick)
+	c.d.lagging.busy.Store(false)
+	if err != nil {
+		return err
+	}
+	for _, a := range batch {
+		if next := a.record.Offset + 1; next > a.claim.next.Load() {
+			a.claim.next.Store(next)
+		}
+	}
+	c.consumedAt.Store(int64(time.Since(c.started)))
+	return nil
+}
+
+// findTopic answers how many partitions the topic has. It asks over a connection of its own, since a transport that is in use
+// answers from memory.
+func (d *Dispatcher) findTopic(ctx context.Context) (int, error) {
+	transport, err := d.config.Transport("webhook-dispatcher", 0)
+	if err != nil {
+		return 0, err
 	}
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
@@ -127,66 +172,45 @@ func (d *Dispatcher) findTopic(ctx context.Context) error {
 	client := kafka.Client{Addr: d.config.Addr(), Transport: transport}
 	answer, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{events.TopicOutboundWebhooks}})
 	if err != nil {
-		return fmt.Errorf("waiting for Kafka: %w", err)
+		return 0, fmt.Errorf("waiting for Kafka: %w", err)
 	}
 	for _, topic := range answer.Topics {
 		if topic.Error != nil {
-			return fmt.Errorf("waiting for the topic %s: %w", topic.Name, topic.Error)
+			return 0, fmt.Errorf("waiting for the topic %s: %w", topic.Name, topic.Error)
+		}
+		if topic.Name == events.TopicOutboundWebhooks && len(topic.Partitions) > 0 {
+			return len(topic.Partitions), nil
 		}
 	}
-	return nil
+	return 0, fmt.Errorf("waiting for the topic %s", events.TopicOutboundWebhooks)
 }
 
-// fetch passes records on. Errors are the broker's absence, which the reader mends by itself.
-func (d *Dispatcher) fetch(ctx context.Context, reader *kafka.Reader, records chan<- kafka.Message, loop *ops.Loop) {
-	told := newTeller(d.log, "fetch")
-	for {
-		record, err := reader.FetchMessage(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if told.tell(ctx, err) {
-			loop.Degraded(err.Error())
-			if !pause(ctx, 200*time.Millisecond) {
-				return
-			}
-			continue
-		}
-		loop.Degraded("")
-		select {
-		case records <- record:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// gather waits for a record and takes those that come with it. It answers none when the reader is to be made anew.
-func gather(ctx context.Context, records <-chan kafka.Message, tick func(), rejoin <-chan struct{}) ([]kafka.Message, error) {
+// gather waits for a record and takes those that come with it.
+func (c *consumer) gather(ctx context.Context) ([]arrived, error) {
 	idle := time.NewTicker(5 * time.Second)
 	defer idle.Stop()
-	var batch []kafka.Message
+	var batch []arrived
 	for batch == nil {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-idle.C:
-			tick()
-		case <-rejoin:
-			return nil, nil
-		case record := <-records:
+			c.loop.Tick()
+		case <-c.d.rejoin:
+			return nil, errReadAnew
+		case record := <-c.records:
 			batch = append(batch, record)
 		}
 	}
-	tick()
-	size := len(batch[0].Value)
+	c.loop.Tick()
+	size := len(batch[0].record.Value)
 	timer := time.NewTimer(linger)
 	defer timer.Stop()
 	for len(batch) < batchRecords && size < batchBytes {
 		select {
-		case record := <-records:
+		case record := <-c.records:
 			batch = append(batch, record)
-			size += len(record.Value)
+			size += len(record.record.Value)
 		case <-timer.C:
 			return batch, nil
 		case <-ctx.Done():

@@ -22,14 +22,15 @@ const (
 	slots = 512
 	// MaxConns of the database that a dispatcher uses: one per loop, and spare ones.
 	MaxConns = 12
-	// finishTimeout is how long attempts in flight may end by themselves after SIGTERM; the rest are given back.
-	finishTimeout = 11 * time.Second
-	// recordTimeout is how long the last results may take to be recorded after that.
-	recordTimeout = 3 * time.Second
+	// finishTimeout is how long attempts in flight may end by themselves after SIGTERM, a little more than an attempt's default
+	// limit; the rest are given back.
+	finishTimeout = 10500 * time.Millisecond
+	// recordTimeout is when, after SIGTERM, recording the last results is given up: their leases then end by themselves.
+	recordTimeout = 13 * time.Second
 )
 
 // Needs are the privileges that are checked at start.
-var Needs = []postgres.Need{
+var Needs = append([]postgres.Need{
 	{Table: "tenants", Verbs: []postgres.Verb{postgres.Select}},
 	{Table: "webhook_endpoints", Verbs: []postgres.Verb{postgres.Select, postgres.Update, postgres.Lock}, Columns: []string{"status", "disabled_reason", "version", "updated_at"}},
 	{Table: "webhook_endpoint_secrets", Verbs: []postgres.Verb{postgres.Select, postgres.Update, postgres.Lock, postgres.Delete}, Columns: []string{"ciphertext", "key_id"}},
@@ -45,7 +46,7 @@ var Needs = []postgres.Need{
 	{Table: "quarantined_records", Verbs: []postgres.Verb{postgres.Select, postgres.Insert, postgres.Update, postgres.Lock}, Columns: []string{"replay_requested_at", "last_replay_at", "replayed_at", "reason", "detail"}},
 	{Table: "outbox_events", Verbs: []postgres.Verb{postgres.Insert}},
 	{Table: "audit_log", Verbs: []postgres.Verb{postgres.Insert}},
-}
+}, consumerNeeds...)
 
 // Dispatcher turns events of the topic into signed HTTP attempts.
 type Dispatcher struct {
@@ -112,7 +113,7 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 	return d, nil
 }
 
-// Run works until ctx ends, then finishes or gives back what it has in hand, within about 14 seconds.
+// Run works until ctx ends, then finishes or gives back what it has in hand, within about 13 seconds.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
 	sendCtx, cutOff := context.WithCancel(detached)
@@ -124,7 +125,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		defer close(recorded)
 		d.record(recordCtx)
 	}()
+	drain := newDrain(cutOff, giveUp)
+	defer drain.stop()
 	err := ops.Group(ctx,
+		drain.begin,
 		d.consume,
 		func(ctx context.Context) error { return d.claimLoop(ctx, sendCtx) },
 		d.every("discover", discoverInterval, d.discover),
@@ -132,20 +136,39 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.every("sweep", sweepInterval, d.sweep),
 		d.every("replay", replayInterval, d.replay),
 		d.every("recover", recoverInterval, d.recover),
-		d.every("lag", lagInterval, d.watchLag),
 		d.every("retention", retentionInterval, d.dropOld),
 		d.every("reseal", resealInterval, d.reseal),
 		d.every("probe", probeInterval, d.probe),
 	)
-	timer := time.AfterFunc(finishTimeout, cutOff)
 	d.sending.Wait()
-	timer.Stop()
 	close(d.results)
-	timer = time.AfterFunc(recordTimeout, giveUp)
 	<-recorded
-	timer.Stop()
 	d.client.Close()
 	return err
+}
+
+// drain is the end of a run: its limits count from the moment the loops are told to stop, not from when the last did.
+type drain struct {
+	finish, record *time.Timer
+}
+
+func newDrain(cutOff, giveUp func()) *drain {
+	d := &drain{finish: time.AfterFunc(time.Hour, cutOff), record: time.AfterFunc(time.Hour, giveUp)}
+	d.stop()
+	return d
+}
+
+// begin is one of the loops.
+func (d *drain) begin(ctx context.Context) error {
+	<-ctx.Done()
+	d.finish.Reset(finishTimeout)
+	d.record.Reset(recordTimeout)
+	return ctx.Err()
+}
+
+func (d *drain) stop() {
+	d.finish.Stop()
+	d.record.Stop()
 }
 
 // every turns work into a loop that heals by itself: a turn that fails is told, at most once a second, and tried again.

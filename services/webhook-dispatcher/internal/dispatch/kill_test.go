@@ -18,7 +18,7 @@ import (
 	"apipay.io/hub/pkg/postgres"
 )
 
-// asProcess makes this test's binary a dispatcher, so that it can be killed.
+// asProcess makes this test's binary a dispatcher of the consumer group that it names, so that it can be killed.
 const asProcess = "DISPATCHER_AS_PROCESS"
 
 func runAsProcess() error {
@@ -34,6 +34,7 @@ func runAsProcess() error {
 	if err != nil {
 		return err
 	}
+	d.group = os.Getenv(asProcess)
 	return d.Run(context.Background())
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/segmentio/kafka-go"
 
+	"apipay.io/hub/pkg/id"
 	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/proto/events"
 )
@@ -82,7 +83,11 @@ func sortOut(batch []kafka.Message) (arrivals []arrival, refusals []refusal) {
 	return arrivals, refusals
 }
 
-// admit turns away events of tenants that do not exist and of weeks that retention has dropped.
+// weeksAhead is how many weeks from now partitions are made for: apipay.ensure_partitions().
+const weeksAhead = 3
+
+// admit turns away events of tenants that do not exist, of weeks that retention has dropped, and of weeks that have no partition
+// yet: no clock of ours is that wrong, and in the default partition they would keep the week's own from being made.
 func (d *Dispatcher) admit(ctx context.Context, tx postgres.Tx, arrivals []arrival) (admitted []arrival, refusals []refusal, err error) {
 	if err := d.learnTenants(ctx, tx, arrivals); err != nil {
 		return nil, nil, err
@@ -95,6 +100,10 @@ func (d *Dispatcher) admit(ctx context.Context, tx postgres.Tx, arrivals []arriv
 			continue
 		}
 		week := weekOf(a.eventID)
+		if week.AddDate(0, 0, -7*weeksAhead).After(tx.Now) {
+			refusals = append(refusals, refusal{a.record, tenant, reasonInFuture, "the id of the event is of " + id.Time(a.eventID).UTC().Format(time.RFC3339)})
+			continue
+		}
 		// The weeks of now and of seven days ago always exist.
 		if week.AddDate(0, 0, 14).Before(tx.Now) {
 			isGone, asked := gone[week]

@@ -127,12 +127,17 @@ func TestMaterialize_Poison(t *testing.T) {
 	add("unknown_type", with(replace(succeeded, "payment_intent.exploded")))
 	add("wrong_topic", with(replace(succeeded, "payment_attempt.started")))
 	add("unknown_tenant", with(func(r *kafka.Message) { r.Key = []byte(uuid.NewString()) }))
-	add("unsupported_version", with(replace(`"v1"`, `"v99"`)))
+	add("unknown_version", with(replace(`"v1"`, `"v99"`)))
+	add("unknown_version", with(replace(`"v1"`, `"9999-99-99"`)))
 	add("too_large", with(func(r *kafka.Message) { r.Value = bytes.Repeat([]byte(" "), 1<<20) }))
 	add("not_json", with(replace(`"object":"payment_intent"`, `"object":"\u0000"`)))
 	add("invalid_event", with(replace(`"livemode":false`, `"livemode":null`)))
 	add("header_mismatch", with(func(r *kafka.Message) { r.Headers[0].Value = []byte(id.Format(id.Event, id.New())) }))
 	add("expired", recordAt(b.tenant, succeeded, nil, time.Now().AddDate(0, 0, -60), false))
+	add("id_in_future", recordAt(b.tenant, succeeded, nil, time.Now().AddDate(0, 0, 29), false))
+	add("id_in_future", recordAt(b.tenant, succeeded, nil, time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC), false))
+	soon := recordAt(b.tenant, succeeded, nil, time.Now().AddDate(0, 0, 20), false)
+	batch = append(batch, soon)
 	last := b.record(b.tenant, succeeded, nil)
 	batch = append(batch, last)
 
@@ -159,6 +164,8 @@ func TestMaterialize_Poison(t *testing.T) {
 		found++
 	}
 	require.Equal(t, len(reasons), found)
+	require.Equal(t, 1, b.count(`SELECT count(*) FROM apipay.webhook_events WHERE event_id = $1`, idOf(t, soon)))
+	require.Zero(t, b.count(`SELECT count(*) FROM apipay.webhook_events_default`))
 }
 
 // A record is processed after its reason is gone, once it is asked for.

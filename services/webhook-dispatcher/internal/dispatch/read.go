@@ -18,6 +18,7 @@ const (
 	reasonWrongTopic    = "wrong_topic"
 	reasonMismatch      = "header_mismatch"
 	reasonExpired       = "expired"
+	reasonInFuture      = "id_in_future"
 	reasonUnprocessable = "unprocessable"
 )
 
