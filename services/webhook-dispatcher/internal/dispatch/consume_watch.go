@@ -24,7 +24,7 @@ const (
 	beyondAfter = 10 * time.Second
 )
 
-var errKafkaAway = errors.New("Kafka is away")
+var errKafkaAway = errors.New("reading stops while Kafka is away")
 
 // note keeps what hinders the work, or that nothing does.
 func (c *consumer) note(where *atomic.Pointer[string], err error) {
