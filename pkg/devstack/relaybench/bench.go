@@ -228,16 +228,16 @@ func newPeople(n int) people {
 
 // fill inserts count events of size bytes in the tenants' turn; the payload begins with the event's number. They are pending,
 // or published already.
-func (t *table) fill(ctx context.Context, p people, from, count, size int, published bool) error {
+func (t *table) fill(ctx context.Context, p people, count, size int, published bool) error {
 	const query = `
 		INSERT INTO apipay.outbox_events (id, tenant_id, livemode, topic, lane, type, payload, published_at)
 		SELECT overlay(overlay((apipay.uuid7_floor(now())::text) PLACING '7' FROM 15) PLACING substr(gen_random_uuid()::text, 16) FROM 16)::uuid,
 		       ($1::uuid[])[1 + i % $3], false, $4, ($2::int2[])[1 + i % $3], 'ping', convert_to(rpad(i::text || ' ', $7, 'z'), 'UTF8'),
 		       CASE WHEN $8 THEN now() END
-		FROM generate_series($5::int, $5::int + $6::int - 1) i`
+		FROM generate_series($5::int, $6::int) i`
 	const slice = 100_000
 	for n := 0; n < count; n += slice {
-		if _, err := t.owner.Exec(ctx, query, p.ids, p.lanes, len(p.ids), topic, from+n, min(slice, count-n), size, published); err != nil {
+		if _, err := t.owner.Exec(ctx, query, p.ids, p.lanes, len(p.ids), topic, n, min(n+slice, count)-1, size, published); err != nil {
 			return err
 		}
 	}
@@ -320,13 +320,13 @@ func (b *bench) each(ctx context.Context, relays int, prepare func(*table) error
 // liveSessions insert the events that come one by one.
 const liveSessions = 8
 
-// live inserts one event per transaction at a rate, by several sessions, for a time.
-func (t *table) live(ctx context.Context, p people, rate float64, size int, d time.Duration) (inserted int, err error) {
+// live inserts one event of 300 bytes per transaction at a rate, by several sessions, for a time.
+func (t *table) live(ctx context.Context, p people, rate float64, d time.Duration) (inserted int, err error) {
 	const sessions = liveSessions
 	const query = `
 		INSERT INTO apipay.outbox_events (id, tenant_id, livemode, topic, lane, type, payload, created_at)
 		VALUES ($1, $2, false, $3, $4, 'ping', $5, clock_timestamp())`
-	payload := make([]byte, size)
+	payload := make([]byte, liveBytes)
 	counts, errs := make([]int, sessions), make(chan error, sessions)
 	began := time.Now()
 	for s := range sessions {

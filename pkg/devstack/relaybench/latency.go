@@ -40,13 +40,13 @@ func latency(ctx context.Context, b *bench) ([]Figure, error) {
 
 func (b *bench) steady(ctx context.Context, t *table, p people, d time.Duration) (p50, p99 float64, err error) {
 	// A relay that has just started is not what is measured.
-	if _, err := t.live(ctx, newPeople(5), 50, liveBytes, time.Second); err != nil {
+	if _, err := t.live(ctx, newPeople(5), 50, time.Second); err != nil {
 		return 0, 0, err
 	}
 	if err := t.drained(ctx, drainLimit); err != nil {
 		return 0, 0, err
 	}
-	if _, err := t.live(ctx, p, steadyRate, liveBytes, d); err != nil {
+	if _, err := t.live(ctx, p, steadyRate, d); err != nil {
 		return 0, 0, err
 	}
 	if err := t.drained(ctx, drainLimit); err != nil {
@@ -112,7 +112,7 @@ func retained(ctx context.Context, b *bench) ([]Figure, error) {
 		if err := relay.Stop(15 * time.Second); err != nil {
 			return 0, 0, err
 		}
-		if err := t.fill(ctx, p, 0, backlog, payloadBytes, false); err != nil {
+		if err := t.fill(ctx, p, backlog, payloadBytes, false); err != nil {
 			return 0, 0, err
 		}
 		if err := relay.Start(ctx); err != nil {
@@ -129,7 +129,7 @@ func retained(ctx context.Context, b *bench) ([]Figure, error) {
 		return nil, err
 	}
 	full, claim, err := measure(func(t *table) error {
-		return errors.Join(t.fill(ctx, old, 0, count, payloadBytes, true), t.analyze(ctx))
+		return errors.Join(t.fill(ctx, old, count, payloadBytes, true), t.analyze(ctx))
 	})
 	name := strconv.Itoa(count) + " published rows retained"
 	return []Figure{
@@ -153,7 +153,7 @@ func heldSnapshot(ctx context.Context, b *bench) ([]Figure, error) {
 			return err
 		}
 		for range 18 {
-			if err := t.fill(ctx, newPeople(tenants), 0, b.scaled(10_000), liveBytes, false); err != nil {
+			if err := t.fill(ctx, newPeople(tenants), b.scaled(10_000), liveBytes, false); err != nil {
 				return err
 			}
 			if err := t.drained(ctx, drainLimit); err != nil {
@@ -222,7 +222,7 @@ func failover(ctx context.Context, b *bench) ([]Figure, error) {
 		loaded, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			_, err := t.live(loaded, p, steadyRate, liveBytes, time.Hour)
+			_, err := t.live(loaded, p, steadyRate, time.Hour)
 			done <- err
 		}()
 		rig.Sleep(ctx, 2*time.Second)
@@ -271,14 +271,14 @@ func outage(ctx context.Context, b *bench) ([]Figure, error) {
 			return err
 		}
 		b.rig.Broker.Kill()
-		if _, err := t.live(ctx, p, 50, liveBytes, d/4); err != nil {
+		if _, err := t.live(ctx, p, 50, d/4); err != nil {
 			return err
 		}
 		_, early, err := relays[0].CPU()
 		if err != nil {
 			return err
 		}
-		if _, err := t.live(ctx, p, 50, liveBytes, d-d/4); err != nil {
+		if _, err := t.live(ctx, p, 50, d-d/4); err != nil {
 			return err
 		}
 		_, late, err := relays[0].CPU()

@@ -56,7 +56,7 @@ func drain(ctx context.Context, b *bench) ([]Figure, error) {
 func (b *bench) drainSpeed(ctx context.Context, count int) (s speed, err error) {
 	p := newPeople(tenants)
 	prepare := func(t *table) error {
-		return errors.Join(t.fill(ctx, p, 0, count, payloadBytes, false), t.analyze(ctx))
+		return errors.Join(t.fill(ctx, p, count, payloadBytes, false), t.analyze(ctx))
 	}
 	err = b.each(ctx, 0, prepare, func(t *table, _ []*rig.Process) error {
 		// What the checkpoint of the filling costs is not the relay's.
@@ -185,7 +185,7 @@ func live(ctx context.Context, b *bench) ([]Figure, error) {
 	var rate, oldest float64
 	err := b.each(ctx, 1, nil, func(t *table, _ []*rig.Process) error {
 		d := b.scaledTime(20 * time.Second)
-		inserted, err := t.live(ctx, p, asked, liveBytes, d)
+		inserted, err := t.live(ctx, p, asked, d)
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func million(ctx context.Context, b *bench) ([]Figure, error) {
 	var rate, first, last float64
 	var lost, duplicates, inversions int
 	prepare := func(t *table) error {
-		return errors.Join(t.fill(ctx, p, 0, count, payloadBytes, false), t.analyze(ctx))
+		return errors.Join(t.fill(ctx, p, count, payloadBytes, false), t.analyze(ctx))
 	}
 	err := b.each(ctx, 1, prepare, func(t *table, _ []*rig.Process) error {
 		if err := t.drained(ctx, 2*drainLimit); err != nil {

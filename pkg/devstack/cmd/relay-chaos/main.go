@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("relay-chaos", flag.ContinueOnError)
 	flags.StringVar(&cfg.Bin, "bin", "bin", "folder of the programs")
 	flags.BoolVar(&cfg.Apache, "apache", false, "Apache Kafka instead of the embedded broker")
-	flags.Uint64Var(&cfg.Seed, "seed", uint64(time.Now().UnixNano()), "what decides the writers' doings and the times of the kills") //nolint:gosec // any number
+	flags.Uint64Var(&cfg.Seed, "seed", uint64(time.Now().UnixNano()), "what decides the writers' doings and the times of the kills")
 	flags.IntVar(&cfg.Rounds, "rounds", 20, "how often a relay is killed")
 	flags.IntVar(&cfg.Replicas, "replicas", 2, "relays")
 	flags.BoolVar(&cfg.Short, "short", false, "shorten every fault that lasts")

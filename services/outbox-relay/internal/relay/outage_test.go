@@ -282,6 +282,34 @@ func TestPartitionsRaised(t *testing.T) {
 	require.Equal(t, int(outbox.Lane(tenant)%32), partition)
 }
 
+// TestPartitionsRaisedWhileAway: a count that grew while no relay ran shows by where the last events went.
+func TestPartitionsRaisedWhileAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := b.start()
+	b.fill(tenantIDs(100), 300, 100)
+	b.drained(5 * time.Second)
+	before.stop()
+	start := func() *sayings {
+		r := b.newRelay()
+		said := &sayings{}
+		r.log = slog.New(slog.NewTextHandler(said, nil))
+		run(t, r)
+		later := b.insertOne(outbox.TopicAudit, uuid.New(), []byte("{}"))
+		eventually(t, 5*time.Second, "it works", func() bool { return b.isPublished(later) })
+		return said
+	}
+	require.False(t, start().contain("topic.partitions_changed"), "nothing has changed")
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	client := kafka.Client{Addr: kafka.TCP(b.kafka.addrs...), Transport: transport}
+	response, err := client.CreatePartitions(t.Context(), &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: 32}}})
+	require.NoError(t, err)
+	require.NoError(t, response.Errors[topic])
+	said := start()
+	eventually(t, 5*time.Second, "it says so", func() bool { return said.contain("topic.partitions_changed") })
+}
+
 // sayings are log lines.
 type sayings struct {
 	mu   sync.Mutex

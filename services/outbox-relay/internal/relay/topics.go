@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/segmentio/kafka-go"
 
 	"apipay.io/hub/pkg/kafkaconn"
@@ -159,7 +160,7 @@ func (t *topics) learn(found map[string]kafka.Topic) (blocked map[string]string,
 func (r *Relay) watchKafka(ctx context.Context) error {
 	loop := r.health.Loop("kafka", loopSilence)
 	delay := minProbeDelay
-	first, away := true, false
+	first, compared, away := true, false, false
 	for {
 		loop.Tick()
 		found, err := r.topics.look(ctx)
@@ -181,6 +182,7 @@ func (r *Relay) watchKafka(ctx context.Context) error {
 				return err
 			}
 			first, delay = false, minProbeDelay
+			compared = compared || r.compareWithRecent(ctx)
 			if closed := r.gate.open(); closed > 0 {
 				// Its connections are broken, or it was made while nobody answered.
 				r.topics.forget()
@@ -215,6 +217,45 @@ func (r *Relay) watchKafka(ctx context.Context) error {
 	}
 }
 
+const movedConsequence = "events that were pending or unread at the change may be read out of order: raise the count only with an empty outbox"
+
+// The newest rows by id, so that it costs the same whatever the table holds.
+const movedRecently = `
+	SELECT r.topic, count(*)
+	FROM (SELECT topic, lane, kafka_partition FROM apipay.outbox_events ORDER BY id DESC LIMIT 1000) r
+	JOIN unnest($1::text[], $2::int4[]) AS t (topic, partitions) ON t.topic = r.topic
+	WHERE r.kafka_partition <> r.lane % t.partitions
+	GROUP BY r.topic`
+
+// compareWithRecent says loudly that events go elsewhere now than those published last, which is how a count that changed
+// while no relay ran is noticed. It answers whether it could be told.
+func (r *Relay) compareWithRecent(ctx context.Context) bool {
+	var names []string
+	var counts []int32
+	for _, name := range events.Topics() {
+		if count := r.topics.partitions(name); count > 0 {
+			names, counts = append(names, name), append(counts, count)
+		}
+	}
+	if len(names) < len(events.Topics()) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(quiet(ctx), statementTimeout)
+	defer cancel()
+	rows, err := r.pool.Query(ctx, movedRecently, names, counts)
+	if err != nil {
+		return false
+	}
+	var name string
+	var moved int64
+	_, err = pgx.ForEachRow(rows, []any{&name, &moved}, func() error {
+		r.log.ErrorContext(ctx, "topic.partitions_changed", "topic", name, "now", r.topics.partitions(name), "recent_events_elsewhere", moved,
+			"consequence", movedConsequence)
+		return nil
+	})
+	return err == nil
+}
+
 // see takes over a picture of the cluster.
 func (r *Relay) see(ctx context.Context, found map[string]kafka.Topic) (map[string]string, error) {
 	blocked, missing, changes, err := r.topics.learn(found)
@@ -226,8 +267,7 @@ func (r *Relay) see(ctx context.Context, found map[string]kafka.Topic) (map[stri
 	for _, c := range changes {
 		r.topics.forget()
 		r.log.ErrorContext(ctx, "topic.partitions_changed", "topic", c.topic, "was", c.was, "now", c.isNow,
-			"oldest_pending_seconds", r.metrics.oldest(c.topic),
-			"consequence", "events that were pending or unread at the change may be read out of order: raise the count only with an empty outbox")
+			"oldest_pending_seconds", r.metrics.oldest(c.topic), "consequence", movedConsequence)
 	}
 	if r.board.block(blocked) {
 		// The pool still believes that the topic is missing.
