@@ -23,6 +23,19 @@ const (
 	StatusFailed    DeliveryStatus = "FAILED"
 )
 
+// Why a delivery is FAILED, its failure_reason. There are no others.
+const (
+	FailedExhausted = "attempts_exhausted"
+	FailedDisabled  = "endpoint_disabled"
+	FailedDeleted   = "endpoint_deleted"
+	FailedExpired   = "expired"
+)
+
+// FailureReasons are all of them.
+func FailureReasons() []string {
+	return []string{FailedExhausted, FailedDisabled, FailedDeleted, FailedExpired}
+}
+
 // Why a delivery is not sent again. Each is a 409 of the code that its name spells, but for the first, a 404.
 var (
 	ErrDeliveryNotFound  = errors.New("no such delivery")

@@ -3,14 +3,16 @@ package dispatch
 import (
 	"math/rand/v2"
 	"time"
+
+	"apipay.io/hub/pkg/webhook"
 )
 
 // Why a delivery is FAILED.
 const (
-	failedExhausted = "attempts_exhausted"
-	failedDisabled  = "endpoint_disabled"
-	failedDeleted   = "endpoint_deleted"
-	failedExpired   = "expired"
+	failedExhausted = webhook.FailedExhausted
+	failedDisabled  = webhook.FailedDisabled
+	failedDeleted   = webhook.FailedDeleted
+	failedExpired   = webhook.FailedExpired
 )
 
 // maxRetryAfter caps what a receiver may ask for.
