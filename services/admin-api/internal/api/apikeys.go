@@ -88,6 +88,9 @@ func (a *API) createKey(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := httpapi.RefuseQuery(c.Request()); err != nil {
+		return err
+	}
 	var body createKeyBody
 	if _, err := httpapi.Bind(c, &body); err != nil {
 		return err
@@ -105,8 +108,8 @@ func (a *API) createKey(c *call) error {
 			return err
 		}
 		expiresAt := body.ExpiresAt.Ptr()
-		if expiresAt != nil && (!expiresAt.After(tx.Now) || expiresAt.Year() > 9999) {
-			return httpapi.Invalid(httpapi.CodeParameterInvalid, "/expires_at", "A time in the future is due.")
+		if err := checkEnd(expiresAt, tx.Now); err != nil {
+			return err
 		}
 		made, err = insertKey(ctx, tx, keyRow{TenantID: tenant, Livemode: body.Livemode, Scopes: scopes, ExpiresAt: expiresAt}, secret)
 		if err != nil {
@@ -120,6 +123,14 @@ func (a *API) createKey(c *call) error {
 		return err
 	}
 	return answerSecret(c, made, secret)
+}
+
+// checkEnd refuses an end that has passed, or that no answer could show.
+func checkEnd(expiresAt *time.Time, now time.Time) error {
+	if expiresAt != nil && (!expiresAt.After(now) || expiresAt.Year() > 9999) {
+		return httpapi.Invalid(httpapi.CodeParameterInvalid, "/expires_at", "A time in the future is due.")
+	}
+	return nil
 }
 
 func answerSecret(c *call, made keyRow, secret apikey.Key) error {
@@ -252,10 +263,14 @@ func (a *API) revokeKey(c *call) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// rollKey makes the next key; the old one works on until the overlap, or its own end, is over.
+// rollKey makes the next key; the old one works on until the overlap, or its own end, is over. A key with an end has a next
+// one with the same end, unless another, or with null none, is asked for: a roll alone makes no key live longer.
 func (a *API) rollKey(c *call) error {
 	tenant, keyID, err := c.keyOfPath()
 	if err != nil {
+		return err
+	}
+	if err := httpapi.RefuseQuery(c.Request()); err != nil {
 		return err
 	}
 	var body rollKeyBody
@@ -277,7 +292,14 @@ func (a *API) rollKey(c *call) error {
 			return err
 		}
 		secret = apikey.New(old.Livemode)
-		if made, err = insertKey(ctx, tx, keyRow{TenantID: tenant, Livemode: old.Livemode, Scopes: old.Scopes}, secret); err != nil {
+		next := keyRow{TenantID: tenant, Livemode: old.Livemode, Scopes: old.Scopes, ExpiresAt: old.ExpiresAt}
+		if body.ExpiresAt.Set {
+			next.ExpiresAt = body.ExpiresAt.Ptr()
+			if err := checkEnd(next.ExpiresAt, tx.Now); err != nil {
+				return err
+			}
+		}
+		if made, err = insertKey(ctx, tx, next, secret); err != nil {
 			return err
 		}
 		expiresAt, err := expireRolled(ctx, tx, old.ID, made.ID, overlap.Value)
@@ -287,6 +309,7 @@ func (a *API) rollKey(c *call) error {
 		entry := c.audit(tenant, old.Livemode, id.Format(id.APIKey, old.ID))
 		entry.Changes = map[string]any{
 			"rolled_to": id.Format(id.APIKey, made.ID), "last4": made.Last4, "expires_at": utc(expiresAt),
+			"next_expires_at": utcOrNull(made.ExpiresAt),
 		}
 		return outbox.Audit(ctx, tx, entry)
 	})

@@ -158,6 +158,23 @@ func TestRollKey(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, kept.Equal(soon), "%s is not %s", kept, soon)
 
+	// Nor does a roll make a key that ends live on under another name, unless that is asked for.
+	end := time.Now().Add(30 * 24 * time.Hour).UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
+	limited := map[string]any{"livemode": false, "expires_at": end}
+	roll := func(body any) any {
+		return b.ok(t, adminToken, http.StatusCreated, http.MethodPost, create(limited)+"/roll", body)["expires_at"]
+	}
+	require.Equal(t, end, roll(nil))
+	require.Equal(t, end, roll(map[string]any{"overlap_seconds": 0}))
+	later := time.Now().Add(60 * 24 * time.Hour).UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
+	require.Equal(t, later, roll(map[string]any{"expires_at": later}))
+	require.Nil(t, roll(map[string]any{"expires_at": nil}))
+	require.Contains(t, b.lastAudit(t).Changes, `"next_expires_at": null`)
+	require.Nil(t, next["expires_at"], "the old one had no end either")
+	b.problem(t, adminToken, 422, "parameter_invalid", http.MethodPost, create(limited)+"/roll", map[string]any{"expires_at": "2020-01-01T00:00:00Z"})
+	b.problem(t, adminToken, 400, "invalid_request", http.MethodPost, create(limited)+"/roll?x=1", nil)
+	b.problem(t, adminToken, 400, "invalid_request", http.MethodPost, path+"?x=1", limited)
+
 	atOnce := create(map[string]any{"livemode": false})
 	for _, overlap := range []string{"-1", "604801", "99999999999999999999"} {
 		b.problem(t, adminToken, 422, "parameter_invalid", http.MethodPost, atOnce+"/roll", `{"overlap_seconds":`+overlap+`}`)

@@ -18,6 +18,7 @@ type (
 	}
 	rollKeyBody struct {
 		OverlapSeconds httpapi.Optional[httpapi.Integer] `json:"overlap_seconds"`
+		ExpiresAt      httpapi.Optional[time.Time]       `json:"expires_at"`
 	}
 	retryBody struct {
 		Force httpapi.Optional[bool] `json:"force" api:"nonnull"`
@@ -59,8 +60,9 @@ var operations = map[string]operation{
 	},
 	"POST /admin/v1/tenants/:tenant/api-keys/:key/roll": {
 		id: "rollApiKey", tag: "API keys", summary: "Make the next key",
-		description: "The old one works on for overlap_seconds (86400; 0 to 604800), never longer than it would have.",
-		body:        rollKeyBody{}, optional: true, conflicts: true, answers: map[int]any{201: keyView{}},
+		description: "The old one works on for overlap_seconds (86400; 0 to 604800), never longer than it would have. " +
+			"The next one ends when the old one would have, unless expires_at names another end, or with null none.",
+		body: rollKeyBody{}, optional: true, conflicts: true, answers: map[int]any{201: keyView{}},
 	},
 	"GET /admin/v1/webhook-endpoints": {
 		id: "listWebhookEndpoints", tag: "Webhook endpoints", summary: "List endpoints with their health",

@@ -50,8 +50,9 @@ func (a *API) readOutbox(c *call) error {
 	if err := unlessTimeout(parked); err != nil {
 		return err
 	}
-	if oldest != nil && parked != nil {
-		return oldest // nothing is known: that is no answer
+	// What the database gave up is unknown. A database that said nothing at all is away, and nulls would be no answer.
+	if oldest != nil && parked != nil && !(isTimeout(oldest) && isTimeout(parked)) {
+		return fmt.Errorf("reading the outbox: %w", errors.Join(oldest, parked))
 	}
 	return httpapi.JSON(c, http.StatusOK, httpapi.NewList(lags, ""))
 }

@@ -176,7 +176,7 @@ func TestResolve(t *testing.T) {
 	resolvePath := func(attempt uuid.UUID) string {
 		return "/admin/v1/payment-attempts/" + id.Format(id.PaymentAttempt, attempt) + "/resolve"
 	}
-	body := map[string]any{"outcome": "not_executed", "reason": "the acquirer has no such charge"}
+	body := map[string]any{"outcome": "not_executed", "reason": "the acquirer\nhas no such charge\u0007"}
 
 	_, early := b.payment(t, b.a, "1", `lease_until = now() - interval '50 seconds'`)
 	refused := b.problem(t, adminToken, 409, "invalid_state", http.MethodPost, resolvePath(early), body)

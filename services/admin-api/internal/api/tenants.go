@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -39,11 +38,14 @@ func (r tenantRow) view() tenantView {
 
 func (a *API) createTenant(c *call) error {
 	const insert = `INSERT INTO apipay.tenants (id, name) VALUES ($1, $2) RETURNING id, name, created_at`
+	if err := httpapi.RefuseQuery(c.Request()); err != nil {
+		return err
+	}
 	var body createTenantBody
 	if _, err := httpapi.Bind(c, &body); err != nil {
 		return err
 	}
-	if err := checkText("/name", body.Name, maxTenantName); err != nil {
+	if err := checkName("/name", body.Name, maxTenantName); err != nil {
 		return err
 	}
 	if c.who.IsConfined() {
@@ -95,13 +97,24 @@ func (a *API) listTenants(c *call) error {
 	})
 }
 
-// checkText refuses what a person cannot read: nothing but space, control characters, too much of it.
+// checkText refuses free text that says nothing, or too much. As in the merchants' API it may hold every character but
+// U+0000, which no body may.
 func checkText(pointer, text string, most int) error {
 	if strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > most {
 		return httpapi.Invalid(httpapi.CodeParameterInvalid, pointer, fmt.Sprintf("A text of 1 to %d characters is due.", most))
 	}
-	if strings.ContainsFunc(text, unicode.IsControl) {
-		return httpapi.Invalid(httpapi.CodeParameterInvalid, pointer, "Control characters are not allowed.")
+	return nil
+}
+
+// checkName refuses, beyond that, what does not fit on one line.
+func checkName(pointer, text string, most int) error {
+	if err := checkText(pointer, text, most); err != nil {
+		return err
+	}
+	for _, r := range text {
+		if !httpapi.IsLineText(r) {
+			return httpapi.Invalid(httpapi.CodeParameterInvalid, pointer, fmt.Sprintf("The character %U is not allowed.", r))
+		}
 	}
 	return nil
 }
