@@ -201,6 +201,13 @@ func TestQueries_Hostile(t *testing.T) {
 			}
 		}
 	}
+	// A span that ends before it begins is unusable; an empty one is empty.
+	for _, list := range []string{"webhook-deliveries", "audit-log"} {
+		got := b.problem(t, viewerToken, http.StatusBadRequest, "invalid_request", http.MethodGet,
+			"/admin/v1/"+list+"?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", nil)
+		require.Contains(t, got.raw, `"parameter":"from"`)
+		require.Empty(t, items(t, b.ok(t, viewerToken, http.StatusOK, http.MethodGet, "/admin/v1/"+list+"?from=2026-01-02T00:00:00Z&to=2026-01-02T00:00:00Z", nil)))
+	}
 	// Free text matches literally.
 	for _, text := range []string{"%", "_", "a%b", "a_", "100%", `\`, "'", "a' OR '1'='1", "A_B"} {
 		got := b.ok(t, viewerToken, http.StatusOK, http.MethodGet, "/admin/v1/payment-intents?reference="+url.QueryEscape(text), nil)
