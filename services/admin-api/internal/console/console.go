@@ -199,7 +199,7 @@ func (c *Console) notFound(v *visit) error {
 	if !strings.Contains(v.Request().Header.Get("Accept"), "text/html") {
 		h := v.Response().Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		v.Context.Error(echo.ErrNotFound)
+		v.Error(echo.ErrNotFound)
 		return nil
 	}
 	return v.fail(http.StatusNotFound, "There is no such page.", "")

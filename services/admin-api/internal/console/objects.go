@@ -190,6 +190,7 @@ type parkedEvent struct {
 	ParkedAt          *time.Time `json:"parked_at"`
 	ParkedReason      *string    `json:"parked_reason"`
 	ReplayRequestedAt *time.Time `json:"replay_requested_at"`
+	LastReplayAt      *time.Time `json:"last_replay_at"`
 }
 
 type quarantined struct {
@@ -203,6 +204,7 @@ type quarantined struct {
 	Detail            *string    `json:"detail"`
 	CreatedAt         time.Time  `json:"created_at"`
 	ReplayRequestedAt *time.Time `json:"replay_requested_at"`
+	LastReplayAt      *time.Time `json:"last_replay_at"`
 	ReplayedAt        *time.Time `json:"replayed_at"`
 }
 
