@@ -116,7 +116,7 @@ chaos-payments: build
 		./services/payment-api/internal/payments
 
 .PHONY: bench
-bench: bench-payments bench-relay ## measure, print tables with targets, keep them in docs/benchmarks
+bench: bench-payments bench-relay bench-dispatcher ## measure, print tables with targets, keep them in docs/benchmarks
 
 .PHONY: bench-payments
 bench-payments: build
@@ -132,11 +132,25 @@ bench-relay: relay-programs
 	@bin/relay-bench -scale 0.1 -rows retained,outage -report docs/benchmarks/relay-latest.md $(BENCHFLAGS)
 	@bin/relay-bench -apache -report docs/benchmarks/relay-latest.md $(BENCHFLAGS)
 
+# The whole chain, then a claim beside CLAIM_ROWS rows of which a tenth is due, then a recovery of a million. BENCH_SCALE=0.1
+# makes the queues shorter.
+CLAIM_ROWS ?= 2000000
+
+.PHONY: bench-dispatcher
+bench-dispatcher: build
+	@mkdir -p docs/benchmarks
+	@BENCH_OUT=$(CURDIR)/docs/benchmarks BENCH_BIN=$(CURDIR)/bin $(DEVSTACK) test-env -- go test -count=1 -timeout 40m -tags bench -run TestSpeed -v \
+		./services/webhook-dispatcher/bench
+	@CLAIM_ROWS=$(CLAIM_ROWS) $(DEVSTACK) test-env -- bash -euo pipefail -c '\
+		go test -timeout 40m -run "^$$" -bench BenchmarkClaim -benchtime 1000x ./services/webhook-dispatcher/internal/dispatch; \
+		go test -timeout 40m -run "^$$" -bench BenchmarkRecover -benchtime 1000000x ./services/webhook-dispatcher/internal/dispatch' \
+		| tee docs/benchmarks/webhook-dispatcher-database.txt
+
 # SOAK_ROUNDS multiplies the rounds of the races: 10 makes 200 of parallel refunds, 2,000 of parallel confirms.
 SOAK_ROUNDS ?= 10
 
 .PHONY: soak
-soak: soak-payments soak-relay ## hours of the same, by hand; SOAK_ROUNDS times what `make test` does
+soak: soak-payments soak-relay soak-dispatcher ## hours of the same, by hand; SOAK_ROUNDS times what `make test` does
 
 .PHONY: soak-payments
 soak-payments: build
@@ -152,6 +166,11 @@ soak-relay: relay-programs
 	@bin/relay-chaos -apache -rounds 20 -limit 2h -report docs/chaos/relay-soak.md
 	@bin/relay-bench -rows retained,outage -report docs/chaos/relay-soak.md
 	@bin/relay-bench -scale 10 -rows million -report docs/chaos/relay-soak.md
+
+.PHONY: soak-dispatcher
+soak-dispatcher: build
+	@SOAK_SECONDS=600 OUTAGE_SECONDS=180 REBALANCE_DELIVERIES=100000 $(DEVSTACK) test-env -- go test -count=1 -timeout 1h -v \
+		-run 'TestSoak|TestConsume_Rebalances' ./services/webhook-dispatcher/internal/dispatch
 
 .PHONY: relay-programs
 relay-programs: build

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,9 +82,14 @@ func benchmarkDispatch(b *testing.B, endpoints int) {
 }
 
 // BenchmarkClaim measures one claim over a table that holds far more than what is due (E8): most rows delivered, a tenth
-// waiting, of 100 endpoints.
+// waiting, of 100 endpoints. CLAIM_ROWS is the number of rows.
 func BenchmarkClaim(b *testing.B) {
-	const rows = 500_000
+	rows := 500_000
+	if text := os.Getenv("CLAIM_ROWS"); text != "" {
+		var err error
+		rows, err = strconv.Atoi(text)
+		require.NoError(b, err)
+	}
 	bundle := setup(b)
 	bundle.config.EndpointConcurrency = 64
 	ids := make([]uuid.UUID, 100)
