@@ -196,7 +196,7 @@ test("every page is accessible and fits a phone, in light and dark", async () =>
   const [delivery] = deliveries.data;
   const paths = ["/deliveries", "/deliveries?event=nonsense", "/deliveries?endpoint=we_01m8pdms8qe009np27v5dtzqn9", `/deliveries/${delivery.id}`, `/events/${delivery.event_id}`,
     "/endpoints", `/endpoints/${flaky.endpoint.id}`, "/recoveries", "/recoveries/new", `/recoveries/${recoveries.data[0].id}`, "/outbox", "/quarantine",
-    "/payments", "/payments?reference=none", `/payments/${intents.data[0].id}`, "/audit", "/nowhere"];
+    "/payments", "/payments?reference=none", `/payments/${intents.data[0].id}`, "/audit", "/docs", "/nowhere"];
   for (const [width, colorScheme] of [[1440, "light"], [390, "dark"]]) {
     const page = await signedIn("admin", { viewport: { width, height: 844 }, colorScheme });
     for (const path of paths) {

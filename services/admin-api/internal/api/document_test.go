@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,18 @@ var contract = sync.OnceValues(func() (routers.Router, error) {
 	return gorillamux.NewRouter(document)
 })
 
+// secrets are what no answer may hold: keys and signing secrets by their form, and what the tests' rows keep inside.
+var secrets = regexp.MustCompile(`apk_(?:test|live)_\w|whsec_|merchants-own-key|secret-payload|postgres://|-token\b|"(?:hash|ciphertext|payload|body|lease_token|idempotency_key)":`)
+
+// scanForSecrets fails the test at an answer with a secret, unless it is the one that makes a key.
+func scanForSecrets(t *testing.T, r *http.Request, answer *httptest.ResponseRecorder) {
+	t.Helper()
+	makesKey := r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/api-keys") && answer.Code == http.StatusCreated
+	if found := secrets.FindString(answer.Body.String()); found != "" && !makesKey {
+		t.Errorf("%s %s answers a secret: %s", r.Method, r.URL, found)
+	}
+}
+
 // checked passes requests on, and fails the test at an answer, or an accepted request, that the document does not describe.
 func checked(t *testing.T, next http.Handler) http.Handler {
 	t.Helper()
@@ -78,6 +91,7 @@ func checked(t *testing.T, next http.Handler) http.Handler {
 		}
 		w.WriteHeader(recorder.Code)
 		_, _ = w.Write(recorder.Body.Bytes())
+		scanForSecrets(t, again, recorder)
 		route, parameters, err := router.FindRoute(again)
 		if err != nil || r.Method == http.MethodHead || strings.Contains(r.Header.Get("Expect"), "100") {
 			return // not a route, which the API says by a problem

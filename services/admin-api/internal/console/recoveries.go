@@ -69,7 +69,7 @@ func (c *Console) createRecovery(v *visit) error {
 
 type recoveryPage struct {
 	recovery
-	// Width is how much of a bar of 1000 is done; -1 where it is not known.
+	// Width is how much of a bar of 1000 is done; -1 where that is not known, or nothing is to be done.
 	Width   int64
 	Version string
 }
@@ -80,11 +80,8 @@ func (c *Console) recovery(v *visit) error {
 		return err
 	}
 	p := recoveryPage{recovery: r, Width: -1}
-	switch {
-	case r.Matched != nil && *r.Matched > 0:
+	if r.Matched != nil && *r.Matched > 0 {
 		p.Width = min(1000*r.Queued / *r.Matched, 1000)
-	case r.Matched != nil:
-		p.Width = 1000
 	}
 	p.Version = orEmpty(r.Status) + count(r.Queued) + orUnknown(r.Matched)
 	return v.render(http.StatusOK, "recovery", "Recovery", p)
