@@ -214,7 +214,7 @@ vet:
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT)
-	@$(GOLANGCI_LINT) run $(addsuffix /...,$(modules))
+	@$(GOLANGCI_LINT) run --allow-parallel-runners $(addsuffix /...,$(modules))
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## format every Go file
