@@ -90,6 +90,10 @@ func TestRun_Refusals(t *testing.T) {
 		"issuer over http": {environ(t, db.Admin, "APIPAY_OIDC_ISSUER=http://x", "APIPAY_OIDC_AUDIENCE=a"), "https://"},
 		"issuer, no one":   {environ(t, db.Admin, "APIPAY_OIDC_ISSUER=https://x"), "APIPAY_OIDC_AUDIENCE"},
 		"audience alone":   {environ(t, db.Admin, "APIPAY_OIDC_AUDIENCE=x"), "APIPAY_OIDC_ISSUER"},
+		"client, no one":   {environ(t, db.Admin, "APIPAY_OIDC_CLIENT_ID=c"), "APIPAY_OIDC_ISSUER"},
+		"client, no way":   {environ(t, db.Admin, "APIPAY_OIDC_ISSUER=https://x", "APIPAY_OIDC_AUDIENCE=a", "APIPAY_OIDC_CLIENT_ID=c"), "APIPAY_OIDC_REDIRECT_URL"},
+		"way over http": {environ(t, db.Admin, "APIPAY_OIDC_ISSUER=https://x", "APIPAY_OIDC_AUDIENCE=a", "APIPAY_OIDC_CLIENT_ID=c",
+			"APIPAY_OIDC_REDIRECT_URL=http://console.example/sign-in/callback"), "https://"},
 		"port in use":      {environ(t, db.Admin, "APIPAY_HTTP_ADDR="+taken.Addr().String()), "APIPAY_HTTP_ADDR"},
 		"ops port in use":  {environ(t, db.Admin, "APIPAY_OPS_ADDR="+taken.Addr().String()), "APIPAY_OPS_ADDR"},
 		"superuser":        {environ(t, db.Super), "superuser"},
@@ -129,6 +133,9 @@ func TestRun(t *testing.T) {
 	require.Equal(t, http.StatusOK, get(t, "http://"+ops+"/livez"))
 	require.Equal(t, http.StatusOK, get(t, "http://"+ops+"/metrics"))
 	require.Equal(t, http.StatusOK, get(t, "http://"+api+"/admin/v1/tenants"))
+	require.Equal(t, http.StatusOK, get(t, "http://"+api+"/"))
+	require.Equal(t, http.StatusOK, get(t, "http://"+api+"/openapi.json"))
+	require.Equal(t, http.StatusNotFound, get(t, "http://"+api+"/admin/v1/nothing"))
 	cancel()
 	require.NoError(t, <-ran)
 }
