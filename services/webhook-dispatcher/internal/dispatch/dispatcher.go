@@ -80,6 +80,8 @@ type Dispatcher struct {
 
 	results chan attempt
 	sending sync.WaitGroup
+	// finishTimeout is the constant, but for tests.
+	finishTimeout time.Duration
 	// recordFails stops the claims while results cannot be recorded: what is sent then would be sent again.
 	recordFails atomic.Bool
 }
@@ -104,6 +106,8 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		client:    post.New(post.Config{Policy: policy, Timeout: config.Timeout, DNS: config.DNS, Proxy: proxy}),
 		work:      newWorklist(config.EndpointConcurrency, slots),
 		results:   make(chan attempt, slots),
+
+		finishTimeout: finishTimeout,
 		rejoin:    make(chan struct{}, 1),
 	}
 	d.metrics, err = newMetrics(d)
@@ -125,10 +129,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		defer close(recorded)
 		d.record(recordCtx)
 	}()
-	drain := newDrain(cutOff, giveUp)
-	defer drain.stop()
+	// The limits count from the moment the loops are told to stop, not from when the last of them did.
+	var limits []*time.Timer
 	err := ops.Group(ctx,
-		drain.begin,
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			limits = append(limits, time.AfterFunc(d.finishTimeout, cutOff), time.AfterFunc(recordTimeout, giveUp))
+			return ctx.Err()
+		},
 		d.consume,
 		func(ctx context.Context) error { return d.claimLoop(ctx, sendCtx) },
 		d.every("discover", discoverInterval, d.discover),
@@ -143,32 +151,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.sending.Wait()
 	close(d.results)
 	<-recorded
+	for _, limit := range limits {
+		limit.Stop()
+	}
 	d.client.Close()
 	return err
-}
-
-// drain is the end of a run: its limits count from the moment the loops are told to stop, not from when the last did.
-type drain struct {
-	finish, record *time.Timer
-}
-
-func newDrain(cutOff, giveUp func()) *drain {
-	d := &drain{finish: time.AfterFunc(time.Hour, cutOff), record: time.AfterFunc(time.Hour, giveUp)}
-	d.stop()
-	return d
-}
-
-// begin is one of the loops.
-func (d *drain) begin(ctx context.Context) error {
-	<-ctx.Done()
-	d.finish.Reset(finishTimeout)
-	d.record.Reset(recordTimeout)
-	return ctx.Err()
-}
-
-func (d *drain) stop() {
-	d.finish.Stop()
-	d.record.Stop()
 }
 
 // every turns work into a loop that heals by itself: a turn that fails is told, at most once a second, and tried again.

@@ -96,7 +96,8 @@ func classOf(err error, at phase) Class {
 	case phaseStart, phaseDNS, phaseExchange:
 	}
 	text := err.Error()
-	if strings.Contains(text, "malformed") || strings.Contains(text, "exceeded") || strings.Contains(text, "invalid") {
+	if strings.Contains(text, "malformed") || strings.Contains(text, "exceeded") || strings.Contains(text, "invalid") ||
+		strings.Contains(text, "informational") {
 		return ClassProtocol
 	}
 	return ClassReset

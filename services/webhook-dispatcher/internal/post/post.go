@@ -7,12 +7,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io"
-	"net"
+	"maps"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +33,12 @@ const (
 	// maxConnectionAge is how long an endpoint's connections are used before its name is looked up again.
 	maxConnectionAge = 2 * time.Minute
 	maxIdle          = 64
+	// grace is what an exchange has to end in after its connection was closed, before it is left to itself.
+	grace = 300 * time.Millisecond
+	// stallTimeout is how long an HTTP/2 connection may take no byte, or leave a ping without an answer.
+	stallTimeout = 5 * time.Second
+	// streamBuffer bounds what a receiver can make us hold per HTTP/2 answer, whatever is read of it.
+	streamBuffer = 64 << 10
 )
 
 // Config of a [Client].
@@ -57,6 +62,8 @@ type Client struct {
 	sessions tls.ClientSessionCache
 	// proxyIsAway stands until a probe reaches the proxy.
 	proxyIsAway atomic.Bool
+	// tunneled is when the proxy last opened a tunnel, in Unix nanoseconds.
+	tunneled atomic.Int64
 
 	mu        sync.Mutex
 	endpoints map[uuid.UUID]*keeper
@@ -74,18 +81,27 @@ type keeper struct {
 func New(config Config) *Client {
 	return &Client{
 		config:    config,
-		resolver:  newResolver(config.DNS),
+		resolver:  newResolver(config.DNS, config.Timeout),
 		sessions:  tls.NewLRUClientSessionCache(1024),
 		endpoints: map[uuid.UUID]*keeper{},
 	}
 }
 
-// Close closes idle connections.
+// Close closes idle connections, and does not wait long for those that will not be closed.
 func (c *Client) Close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, k := range c.endpoints {
-		k.transport.CloseIdleConnections()
+	keepers := slices.Collect(maps.Values(c.endpoints))
+	c.mu.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, k := range keepers {
+			k.transport.CloseIdleConnections()
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(grace):
 	}
 }
 
@@ -121,7 +137,7 @@ type Phases struct {
 	DNS, Connect, TLS, FirstByte, Total time.Duration
 }
 
-// Post makes the attempt. It returns within the timeout, and when ctx ends.
+// Post makes the attempt. It returns within the timeout, and when ctx ends, give or take a moment of grace.
 func (c *Client) Post(ctx context.Context, request Request) Result {
 	if err := c.config.Policy.CheckURL(request.URL); err != nil {
 		return Result{Class: classOf(err, phaseStart)}
@@ -129,7 +145,15 @@ func (c *Client) Post(ctx context.Context, request Request) Result {
 	t := newTimings()
 	postCtx, cancel := context.WithTimeout(t.attach(ctx), c.config.Timeout)
 	defer cancel()
-	result := c.exchange(postCtx, request, t)
+	ended := make(chan Result, 1)
+	// Whatever net/http does there, and whatever it waits for, the caller is free at the limit.
+	go c.exchange(postCtx, request, t, ended)
+	var result Result
+	select {
+	case result = <-ended:
+	case <-postCtx.Done():
+		result = c.cutOff(request.EndpointID, t, ended)
+	}
 	if result.Class != "" && ctx.Err() != nil {
 		result.Ours = true
 	}
@@ -137,30 +161,55 @@ func (c *Client) Post(ctx context.Context, request Request) Result {
 	return result
 }
 
-func (c *Client) exchange(ctx context.Context, request Request, t *timings) Result {
+// cutOff ends an exchange that is over its limit: its connection is closed under it, and if even that does not end it, it
+// is left to itself. What the receiver has said by then counts.
+func (c *Client) cutOff(endpointID uuid.UUID, t *timings, ended <-chan Result) Result {
+	t.cutOff()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case result := <-ended:
+		return result
+	case <-timer.C:
+	}
+	c.abandon(endpointID, t)
+	if told, ok := t.told(); ok {
+		return told
+	}
+	return t.failed(context.DeadlineExceeded)
+}
+
+// exchange passes its result on as soon as it is known: closing a body can wait for the receiver again.
+func (c *Client) exchange(ctx context.Context, request Request, t *timings, ended chan<- Result) {
 	// From a bytes.Reader net/http makes GetBody itself, so that HTTP/2 can send the body again.
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, request.URL, bytes.NewReader(request.Body))
 	if err != nil {
-		return Result{Class: ClassBlocked}
+		ended <- Result{Class: ClassBlocked}
+		return
 	}
 	r.Header = request.Header
 	response, err := c.transport(request.EndpointID).RoundTrip(r)
 	if err != nil {
-		if status := t.sniffed(); status >= 200 {
-			// The status line came; what broke after it does not change what the receiver said.
-			return Result{StatusCode: status, Class: classOfStatus(status, "")}
-		}
-		return Result{Class: classOf(err, t.phase()), Ours: errors.As(err, new(*oursError))}
+		ended <- t.failed(err)
+		return
 	}
-	defer response.Body.Close()
-	// A body that breaks or never ends is cut: the status line has decided.
-	body, _ := io.ReadAll(io.LimitReader(response.Body, ExcerptBytes))
-	return Result{
+	result := Result{
 		StatusCode: response.StatusCode,
 		Class:      classOfStatus(response.StatusCode, response.Header.Get("Location")),
-		Excerpt:    excerpt(body),
 		RetryAfter: retryAfter(response, request.Now.Add(t.elapsed())),
 	}
+	t.tell(result)
+	if response.StatusCode >= 200 {
+		// A body that breaks or never ends is cut: the status line has decided.
+		body, _ := io.ReadAll(io.LimitReader(response.Body, ExcerptBytes))
+		result.Excerpt = excerpt(body)
+		ended <- result
+	} else {
+		// 101: what follows is not HTTP, has no end, and net/http does not bind it to the request.
+		ended <- result
+		t.sever()
+	}
+	_ = response.Body.Close() // nothing of it is wanted anymore
 }
 
 // transport is the endpoint's, renewed at the maximum age: a receiver that moved is found again, and the addresses are
@@ -173,7 +222,7 @@ func (c *Client) transport(endpointID uuid.UUID) *http.Transport {
 		c.swept = now
 		for id, k := range c.endpoints {
 			if now.Sub(k.used) > 2*time.Minute {
-				k.transport.CloseIdleConnections()
+				go k.transport.CloseIdleConnections() // it may wait for a receiver, and nobody for it
 				delete(c.endpoints, id)
 			}
 		}
@@ -181,13 +230,25 @@ func (c *Client) transport(endpointID uuid.UUID) *http.Transport {
 	k := c.endpoints[endpointID]
 	if k == nil || now.Sub(k.born) > maxConnectionAge {
 		if k != nil {
-			k.transport.CloseIdleConnections()
+			go k.transport.CloseIdleConnections() // as above
 		}
 		k = &keeper{transport: c.newTransport(), born: now}
 		c.endpoints[endpointID] = k
 	}
 	k.used = now
 	return k.transport
+}
+
+// abandon keeps later attempts off the connections of one that does not end.
+func (c *Client) abandon(endpointID uuid.UUID, t *timings) {
+	c.mu.Lock()
+	k := c.endpoints[endpointID]
+	delete(c.endpoints, endpointID)
+	c.mu.Unlock()
+	t.severShared()
+	if k != nil {
+		go k.transport.CloseIdleConnections() // as in transport
+	}
 }
 
 func (c *Client) newTransport() *http.Transport {
@@ -202,6 +263,12 @@ func (c *Client) newTransport() *http.Transport {
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		ReadBufferSize:         4 << 10,
 		WriteBufferSize:        4 << 10,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: streamBuffer,
+			SendPingTimeout:           stallTimeout,
+			PingTimeout:               stallTimeout,
+			WriteByteTimeout:          stallTimeout,
+		},
 	}
 }
 
@@ -213,106 +280,4 @@ func excerpt(body []byte) string {
 		text = strings.ToValidUTF8(text[:ExcerptBytes], "")
 	}
 	return text
-}
-
-// timings are written by the hooks of a connection attempt, which may outlive the request that began it.
-type timings struct {
-	mu       sync.Mutex
-	start    time.Time
-	at       phase
-	phases   Phases
-	remoteIP string
-	reused   bool
-	conn     *sniffedConn
-}
-
-type phase int
-
-const (
-	phaseStart phase = iota
-	phaseDNS
-	phaseConnect
-	phaseTLS
-	phaseExchange
-)
-
-type timingsKey struct{}
-
-func newTimings() *timings { return &timings{start: time.Now()} }
-
-func (t *timings) attach(ctx context.Context) context.Context {
-	ctx = context.WithValue(ctx, timingsKey{}, t)
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.at, t.reused = phaseExchange, info.Reused
-			if info.Reused {
-				t.phases = Phases{}
-			}
-			if sniffed, ok := info.Conn.(*sniffedConn); ok {
-				sniffed.reset()
-				t.conn = sniffed
-			}
-			if addr, ok := info.Conn.RemoteAddr().(*net.TCPAddr); ok && t.remoteIP == "" {
-				t.remoteIP = addr.AddrPort().Addr().Unmap().String()
-			}
-		},
-		GotFirstResponseByte: func() {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.phases.FirstByte = time.Since(t.start)
-		},
-	})
-}
-
-// timingsOf is never nil.
-func timingsOf(ctx context.Context) *timings {
-	if t, ok := ctx.Value(timingsKey{}).(*timings); ok {
-		return t
-	}
-	return newTimings()
-}
-
-// enter begins a phase and returns what ends it.
-func (t *timings) enter(p phase, d func(*Phases) *time.Duration) func() {
-	t.mu.Lock()
-	t.at = p
-	t.mu.Unlock()
-	start := time.Now()
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		*d(&t.phases) += time.Since(start)
-	}
-}
-
-func (t *timings) remote(ip string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.remoteIP = ip
-}
-
-func (t *timings) phase() phase {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.at
-}
-
-func (t *timings) sniffed() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.conn == nil {
-		return 0
-	}
-	return t.conn.status()
-}
-
-func (t *timings) elapsed() time.Duration { return time.Since(t.start) }
-
-func (t *timings) finish() (Phases, string, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.phases.Total = time.Since(t.start)
-	return t.phases, t.remoteIP, t.reused
 }

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// tunnelProof is how long a tunnel shows that the proxy serves us.
+const tunnelProof = time.Minute
+
 // connectByProxy asks the proxy for a tunnel to an address that was resolved and judged here. The proxy's own address is
 // the operator's and not judged. A proxy that is away or refuses us is our fault, not the receiver's.
 func (c *Client) connectByProxy(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
@@ -52,20 +55,24 @@ func (c *Client) askTunnel(ctx context.Context, conn net.Conn, to netip.AddrPort
 		return nil, c.proxyAway(err)
 	}
 	reader := bufio.NewReaderSize(conn, 4096)
-	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
+	// Its body is left alone: an answer to CONNECT has none, and closing what a length announces would wait for it.
+	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // see above
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || isTimeout(err) {
 			// A proxy that waits for a receiver that does not answer looks like this.
-			return nil, fmt.Errorf("waiting for the tunnel: %w", ctx.Err())
+			return nil, fmt.Errorf("waiting for the tunnel: %w", err)
 		}
 		return nil, c.proxyAway(err)
 	}
-	defer response.Body.Close() // that of an answer to CONNECT is empty
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return nil, fmt.Errorf("the proxy cannot reach the receiver: %d", response.StatusCode)
 	default:
+		if at := c.tunneled.Load(); at != 0 && time.Since(time.Unix(0, at)) < tunnelProof {
+			// It opens tunnels for others: this receiver, or its port, is what it refuses.
+			return nil, fmt.Errorf("the proxy refuses the receiver: %d", response.StatusCode)
+		}
 		return nil, c.proxyAway(fmt.Errorf("the proxy answers %d", response.StatusCode))
 	}
 	if reader.Buffered() > 0 {
@@ -74,6 +81,7 @@ func (c *Client) askTunnel(ctx context.Context, conn net.Conn, to netip.AddrPort
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, c.proxyAway(err)
 	}
+	c.tunneled.Store(time.Now().UnixNano())
 	return conn, nil
 }
 

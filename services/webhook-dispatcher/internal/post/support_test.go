@@ -24,13 +24,23 @@ import (
 
 var silent = log.New(io.Discard, "", 0)
 
+type mood int
+
+const (
+	moodKnown mood = iota
+	moodFails
+	moodSilent
+)
+
 // dnsServer is a resolver on a UDP socket.
 type dnsServer struct {
 	addr    string
 	failing atomic.Bool
-	close   func()
-	mu      sync.Mutex
-	names   map[string][]netip.Addr
+	// mood, if set, says how a name is answered; "." is the root.
+	mood  atomic.Pointer[func(name string) mood]
+	close func()
+	mu    sync.Mutex
+	names map[string][]netip.Addr
 	// flips are names whose answer is another one at each look-up, which is two questions.
 	flips map[string][]netip.Addr
 	asked int
@@ -94,17 +104,21 @@ func (s *dnsServer) answer(query []byte) []byte {
 		s.asked++
 	}
 	s.mu.Unlock()
+	answered := moodKnown
+	if of := s.mood.Load(); of != nil {
+		answered = (*of)(name)
+	}
 	switch {
-	case s.failing.Load():
+	case answered == moodSilent:
+		return nil
+	case s.failing.Load(), answered == moodFails:
+		addrs = nil
 		message.RCode = dnsmessage.RCodeServerFailure
 	case !known:
 		message.RCode = dnsmessage.RCodeNameError
 	}
 	for _, a := range addrs {
 		header := dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET}
-		if s.failing.Load() {
-			continue
-		}
 		if a.Is4() && question.Type == dnsmessage.TypeA {
 			message.Answers = append(message.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: a.As4()}})
 		}
