@@ -51,7 +51,7 @@ func (a *API) readOutbox(c *call) error {
 		return err
 	}
 	// What the database gave up is unknown. A database that said nothing at all is away, and nulls would be no answer.
-	if oldest != nil && parked != nil && !(isTimeout(oldest) && isTimeout(parked)) {
+	if oldest != nil && parked != nil && (!isTimeout(oldest) || !isTimeout(parked)) {
 		return fmt.Errorf("reading the outbox: %w", errors.Join(oldest, parked))
 	}
 	return httpapi.JSON(c, http.StatusOK, httpapi.NewList(lags, ""))
