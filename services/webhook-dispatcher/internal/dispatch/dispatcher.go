@@ -108,7 +108,7 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		results:   make(chan attempt, slots),
 
 		finishTimeout: finishTimeout,
-		rejoin:    make(chan struct{}, 1),
+		rejoin:        make(chan struct{}, 1),
 	}
 	d.metrics, err = newMetrics(d)
 	if err != nil {

@@ -177,7 +177,7 @@ func TestPost_ExcerptIsText(t *testing.T) {
 		_ = z.Close()
 	}))
 	defer rx.Close()
-	require.True(t, newClient(t, nil).try(t, rx.URL).Succeeded())
+	require.True(t, newClient(t, func(c *Config) { c.Timeout = 10 * time.Second }).try(t, rx.URL).Succeeded())
 }
 
 // D1, D2, B50, B51: an address that is not admitted is not connected to, however it is spelled.
