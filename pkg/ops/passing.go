@@ -43,15 +43,15 @@ func (s passingSpan) TracerProvider() trace.TracerProvider { return passingTrace
 
 func newTraceID() (t trace.TraceID) {
 	for !t.IsValid() {
-		binary.NativeEndian.PutUint64(t[:8], rand.Uint64())
-		binary.NativeEndian.PutUint64(t[8:], rand.Uint64())
+		binary.NativeEndian.PutUint64(t[:8], rand.Uint64()) // #nosec G404 -- an identifier, not a secret
+		binary.NativeEndian.PutUint64(t[8:], rand.Uint64()) // #nosec G404 -- an identifier, not a secret
 	}
 	return t
 }
 
 func newSpanID() (s trace.SpanID) {
 	for !s.IsValid() {
-		binary.NativeEndian.PutUint64(s[:], rand.Uint64())
+		binary.NativeEndian.PutUint64(s[:], rand.Uint64()) // #nosec G404 -- an identifier, not a secret
 	}
 	return s
 }

@@ -98,7 +98,7 @@ func Queue(ctx context.Context, batch *pgx.Batch, now time.Time, list ...Event) 
 	for _, queued := range batch.QueuedQueries {
 		order += len(queued.Arguments)
 	}
-	return queue(ctx, batch, now, uint16(order), list) //nolint:gosec // a statement has at most 65535
+	return queue(ctx, batch, now, uint16(order), list)
 }
 
 const (

@@ -47,10 +47,10 @@ func throughPgbouncer(t *testing.T, dsn string, size int) pgbouncer {
 	dir, err := os.MkdirTemp("", "pgbouncer-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // it holds the password of a test's cluster
+	require.NoError(t, os.Chmod(dir, 0o755))
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644)) //nolint:gosec // likewise
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	password, _ := u.User.Password()
@@ -67,7 +67,7 @@ pool_mode = transaction
 default_pool_size = %d
 max_client_conn = 500
 `, serverHost, serverPort, port, users, size))
-	command := exec.Command(program, ini) //nolint:noctx // ended by the cleanup
+	command := exec.Command(program, ini)
 	if os.Getuid() == 0 {
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
@@ -104,7 +104,7 @@ func pgbouncerProgram(t *testing.T) string {
 		return program
 	}
 	installPgbouncer.Do(func() {
-		out, err := exec.Command("../../scripts/install-pgbouncer.sh").CombinedOutput() //nolint:noctx // bounded by the test's timeout
+		out, err := exec.Command("../../scripts/install-pgbouncer.sh").CombinedOutput()
 		if err != nil {
 			t.Logf("installing pgbouncer: %v\n%s", err, out)
 		}

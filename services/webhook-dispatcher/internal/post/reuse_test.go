@@ -116,7 +116,7 @@ func TestPost_ConnectionsClosedInTheMoment(t *testing.T) {
 		if result.Reused {
 			reused++
 		}
-		<-time.After(idle - time.Millisecond + time.Duration(rand.Int64N(int64(2*time.Millisecond)))) //nolint:gosec // not a secret
+		<-time.After(idle - time.Millisecond + time.Duration(rand.Int64N(int64(2*time.Millisecond))))
 	}
 	require.Positive(t, reused)
 	require.Less(t, failed, attempts/2)
