@@ -141,17 +141,16 @@ func (c *consumer) start(partition int, at int64) {
 	})
 }
 
-// fetch passes records on. Errors are the broker's absence, which the reader mends by itself.
+// fetch passes records on. Errors are the broker's absence, which the reader mends by itself; the watch tells them, since each
+// partition has one.
 func (c *consumer) fetch(ctx context.Context, cl *claim, reader *kafka.Reader) {
-	told := newTeller(c.d.log, "fetch")
 	for {
 		record, err := reader.FetchMessage(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		failed := told.tell(ctx, err)
 		c.note(&cl.failure, err)
-		if failed {
+		if err != nil {
 			if !pause(ctx, 200*time.Millisecond) {
 				return
 			}

@@ -39,6 +39,7 @@ func (c *consumer) note(where *atomic.Pointer[string], err error) {
 // watch asks the broker how far the partitions go, and tells /readyz what it sees: a reader without records looks the same
 // whether there are none or the broker is away.
 func (c *consumer) watch(ctx context.Context) error {
+	told := newTeller(c.d.log, "read")
 	seen, waiting := time.Now(), time.Now()
 	for {
 		turnCtx, cancel := context.WithTimeout(ctx, watchTimeout)
@@ -55,7 +56,12 @@ func (c *consumer) watch(ctx context.Context) error {
 		if err == nil && lag == 0 || c.consumedAt.Load() > int64(waiting.Sub(c.started)) {
 			waiting = now
 		}
-		c.loop.Degraded(c.hindrance(lag, now.Sub(waiting)))
+		hindrance := c.hindrance(lag, now.Sub(waiting))
+		if told.tell(ctx, hindrance) {
+			c.loop.Degraded(hindrance.Error())
+		} else {
+			c.loop.Degraded("")
+		}
 		if now.Sub(seen) > absentAfter {
 			return fmt.Errorf("%w: %w", errKafkaAway, err)
 		}
@@ -65,21 +71,21 @@ func (c *consumer) watch(ctx context.Context) error {
 	}
 }
 
-func (c *consumer) hindrance(lag int64, waited time.Duration) string {
+func (c *consumer) hindrance(lag int64, waited time.Duration) error {
 	for _, reason := range []*atomic.Pointer[string]{&c.brokerError, &c.leaseError, &c.commitError} {
 		if text := reason.Load(); text != nil {
-			return *text
+			return errors.New(*text)
 		}
 	}
 	for _, cl := range c.held() {
 		if text := cl.failure.Load(); text != nil {
-			return fmt.Sprintf("partition %d: %s", cl.partition, *text)
+			return fmt.Errorf("partition %d: %s", cl.partition, *text)
 		}
 	}
 	if waited > idleAfter {
-		return fmt.Sprintf("%d records wait and none was processed for %s", lag, waited.Round(time.Second))
+		return fmt.Errorf("%d records wait and none was processed for %s", lag, waited.Round(time.Second))
 	}
-	return ""
+	return nil
 }
 
 // lookAhead answers how many records wait in the partitions held. Without any it asks about one all the same, to see the
