@@ -144,6 +144,9 @@ func (b *bench) rawRate(ctx context.Context, count int) (float64, error) {
 	client := kafka.Client{Addr: kafka.TCP(b.rig.Brokers), Transport: transport}
 	value := []byte(strings.Repeat("z", payloadBytes))
 	p := newPeople(tenants)
+	if err := b.warmUp(ctx, &client); err != nil {
+		return 0, err
+	}
 	var next atomic.Int64
 	const atOnce = 8
 	errs := make([]error, atOnce)
@@ -178,7 +181,28 @@ func (b *bench) rawRate(ctx context.Context, count int) (float64, error) {
 	return float64(count) / time.Since(began).Seconds(), errors.Join(errs...)
 }
 
-// live is the highest of some rates at which the backlog does not grow.
+// warmUp sends one record to each partition: topics that were just made have leaders a moment later.
+func (b *bench) warmUp(ctx context.Context, client *kafka.Client) error {
+	for partition := range partitions {
+		for attempt := 1; ; attempt++ {
+			response, err := client.Produce(ctx, &kafka.ProduceRequest{
+				Topic: topic, Partition: partition, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte("{}"))}),
+			})
+			if err == nil {
+				err = response.Error
+			}
+			if err == nil {
+				break
+			}
+			if attempt == 50 || !rig.Sleep(ctx, 200*time.Millisecond) {
+				return fmt.Errorf("partition %d: %w", partition, err)
+			}
+		}
+	}
+	return nil
+}
+
+// live inserts at a rate above the target and sees whether the backlog grows.
 func live(ctx context.Context, b *bench) ([]Figure, error) {
 	const asked = 3000
 	p := newPeople(tenants)
