@@ -94,18 +94,22 @@ func (r endpointRow) view() endpointView {
 
 // The counters belong to one enabling: those of before it was last switched on are shown as the dispatcher takes them,
 // as nothing. The last success is no counter and stays.
-const selectEndpoint = `
+func selectEndpointFrom(e string) string {
+	return `
 	SELECT e.id, e.tenant_id, e.livemode, e.url, e.enabled_events, e.description, e.status, e.disabled_reason, e.deleted_at,
 	       e.version, e.created_at, s.failing_since, CASE WHEN k.endpoint_id IS NOT NULL THEN coalesce(s.failed_attempts, 0) END AS failed_attempts,
 	       s.last_failure_at, k.last_success_at,
 	       s.breaker_opened_at, s.next_probe_at, h.succeeded_24h, h.failed_24h
-	FROM apipay.webhook_endpoints e
+	FROM ` + e + ` e
 	LEFT JOIN apipay.webhook_endpoint_states k ON k.endpoint_id = e.id
 	LEFT JOIN apipay.webhook_endpoint_states s ON s.endpoint_id = e.id AND s.counted_from = e.enabled_at
 	CROSS JOIN LATERAL (
 	    SELECT coalesce(sum(succeeded), 0)::bigint AS succeeded_24h, coalesce(sum(failed), 0)::bigint AS failed_24h
 	    FROM apipay.webhook_endpoint_health
 	    WHERE endpoint_id = e.id AND hour > now() - interval '24 hours') h`
+}
+
+var selectEndpoint = selectEndpointFrom("apipay.webhook_endpoints")
 
 // listEndpoints leaves deleted ones out; they can still be read by their id.
 func (a *API) listEndpoints(c *call) error {
@@ -126,7 +130,9 @@ func (a *API) listEndpoints(c *call) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	query := selectEndpoint + w.sql() + " ORDER BY e.created_at DESC, e.id DESC LIMIT " + w.bind(limit+1)
+	// The page is cut before its health is added up, which would otherwise be done for every endpoint there is.
+	const order = " ORDER BY e.created_at DESC, e.id DESC"
+	query := selectEndpointFrom("(SELECT e.* FROM apipay.webhook_endpoints e"+w.sql()+order+" LIMIT "+w.bind(limit+1)+")") + order
 	var rows []endpointRow
 	err := a.read(c, func(ctx context.Context, tx postgres.Tx) (err error) {
 		rows, err = collect[endpointRow](ctx, tx, query, w.args...)
