@@ -53,14 +53,18 @@ type consumer struct {
 	started     time.Time
 	leasedUntil atomic.Int64
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// mine are the partitions held, claims those of them that are being read.
+	mine   map[int]bool
 	claims map[int]*claim
+	// wake says that mine has some without a claim.
+	wake chan struct{}
 	// committing keeps a later position from being overwritten by an earlier one.
 	committing sync.Mutex
 	readers    sync.WaitGroup
 
 	// What hinders the work, for /readyz.
-	leaseError, brokerError, commitError atomic.Pointer[string]
+	leaseError, brokerError, openError, commitError atomic.Pointer[string]
 	// consumedAt is when a batch was last done, in nanoseconds since started.
 	consumedAt atomic.Int64
 }
@@ -110,10 +114,11 @@ func (d *Dispatcher) readTopic(ctx context.Context, loop *ops.Loop, partitions i
 	defer transport.CloseIdleConnections()
 	c := &consumer{
 		d: d, id: id.New(), loop: loop, dialer: dialer, client: &kafka.Client{Addr: d.config.Addr(), Transport: transport},
-		records: make(chan arrived, recordsAhead), turnstile: make(chan struct{}, 1), started: time.Now(), claims: map[int]*claim{},
+		records: make(chan arrived, recordsAhead), turnstile: make(chan struct{}, 1), started: time.Now(),
+		claims: map[int]*claim{}, wake: make(chan struct{}, 1),
 	}
 	c.partitions.Store(int32(partitions)) //nolint:gosec // a number of partitions
-	err = ops.Group(ctx, c.process, c.keepLease, c.keepPositions, c.watch)
+	err = ops.Group(ctx, c.process, c.keepLease, c.keepOpen, c.keepPositions, c.watch)
 	c.leave(ctx)
 	c.readers.Wait()
 	return err

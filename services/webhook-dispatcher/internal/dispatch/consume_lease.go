@@ -73,7 +73,7 @@ func share(partitions, n, rank int) int {
 	return mine
 }
 
-// keepLease renews the lease and takes, gives up and opens partitions until ctx ends.
+// keepLease renews the lease and takes and gives up partitions until ctx ends.
 func (c *consumer) keepLease(ctx context.Context) error {
 	told := newTeller(c.d.log, "partitions")
 	if _, err := c.d.pool.Exec(ctx, forgetConsumers); err != nil && ctx.Err() == nil {
@@ -131,9 +131,7 @@ func (c *consumer) leaseTurn(ctx context.Context) (settled bool, err error) {
 		}
 		mine = append(mine, taken...)
 	}
-	if err := c.open(ctx, mine); err != nil {
-		return false, err
-	}
+	c.hold(mine)
 	return len(mine) == quota, nil
 }
 

@@ -24,6 +24,7 @@ const (
 	// not written for a week.
 	allPositionsInterval = time.Minute
 	positionTimeout      = 3 * time.Second
+	openTimeout          = 10 * time.Second
 )
 
 // claim is one partition while this consumer holds it.
@@ -41,11 +42,47 @@ type claim struct {
 	beyond time.Time
 }
 
-// open starts to read those of the partitions that are not being read, from the positions in the consumer group.
-func (c *consumer) open(ctx context.Context, partitions []int) error {
+// hold says which partitions are to be read.
+func (c *consumer) hold(partitions []int) {
+	c.mu.Lock()
+	c.mine = map[int]bool{}
+	for _, p := range partitions {
+		c.mine[p] = true
+	}
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keepOpen begins to read what is held and not yet read. It has a loop of its own, so that a slow broker costs no lease.
+func (c *consumer) keepOpen(ctx context.Context) error {
+	told := newTeller(c.d.log, "open")
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.wake:
+		}
+		openCtx, cancel := context.WithTimeout(ctx, openTimeout)
+		err := c.open(openCtx)
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c.note(&c.openError, err)
+		if told.tell(ctx, err) && !pause(ctx, unsettledInterval) {
+			return ctx.Err()
+		}
+	}
+}
+
+// open starts to read at the positions in the consumer group.
+func (c *consumer) open(ctx context.Context) error {
 	var missing []int
 	c.mu.Lock()
-	for _, p := range partitions {
+	for p := range c.mine {
 		if c.claims[p] == nil {
 			missing = append(missing, p)
 		}
@@ -112,7 +149,13 @@ func (c *consumer) positions(ctx context.Context, partitions []int) (map[int]int
 	return positions, nil
 }
 
+// start reads a partition, unless it was lost or given up meanwhile.
 func (c *consumer) start(partition int, at int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.mine[partition] {
+		return
+	}
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers:         c.d.config.Brokers,
 		Topic:           events.TopicOutboundWebhooks,
@@ -132,9 +175,7 @@ func (c *consumer) start(partition int, at int64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cl := &claim{partition: partition, cancel: cancel, committed: -1}
 	cl.next.Store(at)
-	c.mu.Lock()
 	c.claims[partition] = cl
-	c.mu.Unlock()
 	c.readers.Go(func() {
 		c.fetch(ctx, cl, reader)
 		_ = reader.Close() // it only waits for its goroutines
@@ -169,6 +210,7 @@ func (c *consumer) drop(partitions []int) (gone []*claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range partitions {
+		delete(c.mine, p)
 		if cl := c.claims[p]; cl != nil {
 			cl.gone.Store(true)
 			cl.cancel()
@@ -179,7 +221,10 @@ func (c *consumer) drop(partitions []int) (gone []*claim) {
 	return gone
 }
 
-func (c *consumer) dropAll() []*claim { return c.dropExcept(nil) }
+func (c *consumer) dropAll() []*claim {
+	c.hold(nil)
+	return c.dropExcept(nil)
+}
 
 func (c *consumer) dropExcept(mine []int) []*claim {
 	keep := map[int]bool{}

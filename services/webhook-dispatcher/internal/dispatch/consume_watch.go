@@ -72,7 +72,7 @@ func (c *consumer) watch(ctx context.Context) error {
 }
 
 func (c *consumer) hindrance(lag int64, waited time.Duration) error {
-	for _, reason := range []*atomic.Pointer[string]{&c.brokerError, &c.leaseError, &c.commitError} {
+	for _, reason := range []*atomic.Pointer[string]{&c.brokerError, &c.leaseError, &c.openError, &c.commitError} {
 		if text := reason.Load(); text != nil {
 			return errors.New(*text)
 		}
