@@ -52,7 +52,7 @@ const (
 
 // settle runs T2 for a time on charges that are made before.
 func (t *table) settle(ctx context.Context, events bool, d time.Duration) (rate float64, err error) {
-	const sessions, most = 4, 20_000
+	const sessions, most = 4, 4_000
 	p := newPeople(1)
 	tenant := p.ids[0]
 	charges := make([]uuid.UUID, most)
@@ -90,8 +90,7 @@ func (t *table) settle(ctx context.Context, events bool, d time.Duration) (rate 
 			for err == nil && time.Since(began) < d {
 				n := int(next.Add(1)) - 1
 				if n >= most {
-					err = errors.New("the charges ran out")
-					break
+					break // the rate is by the time that they took
 				}
 				err = settleOne(ctx, app, tenant, p.lanes[0], charges[n], payload, events)
 				done.Add(1)
