@@ -169,8 +169,8 @@ soak-relay: relay-programs
 
 .PHONY: soak-dispatcher
 soak-dispatcher: build
-	@SOAK_SECONDS=600 OUTAGE_SECONDS=180 REBALANCE_DELIVERIES=100000 $(DEVSTACK) test-env -- go test -count=1 -timeout 1h -v \
-		-run 'TestSoak|TestConsume_Rebalances' ./services/webhook-dispatcher/internal/dispatch
+	@SOAK_SECONDS=600 OUTAGE_SECONDS=180 REBALANCE_DELIVERIES=100000 KILLED_EVENTS=2000 KILLS=20 $(DEVSTACK) test-env -- go test -count=1 -timeout 1h -v \
+		-run 'TestSoak|TestConsume_Rebalances|TestRun_Killed' ./services/webhook-dispatcher/internal/dispatch
 
 .PHONY: relay-programs
 relay-programs: build

@@ -78,9 +78,10 @@ func TestConsume_Rebalances(t *testing.T) {
 	b := setup(t)
 	newDispatcher, produce := b.onKafka()
 	rx := newReceiver(t, nil)
-	const perTenant, rounds = 20, 4
+	const rounds, owners = 4, 12
+	perTenant := soakCount(t, "REBALANCE_DELIVERIES", 5000)/rounds/owners + 1
 	var tenants []kafka.Message
-	for range 12 {
+	for range owners {
 		tenant := b.newTenant()
 		b.endpointOf(tenant, rx.URL)
 		tenants = append(tenants, kafka.Message{Key: []byte(tenant.String())})
@@ -108,6 +109,9 @@ func TestConsume_Rebalances(t *testing.T) {
 	stopTwo()
 	burst()
 	require.Equal(t, rounds*perTenant*len(tenants), total)
+	for started := time.Now(); len(rx.got()) < total && time.Since(started) < time.Duration(total)*10*time.Millisecond; {
+		<-time.After(100 * time.Millisecond)
+	}
 	b.eventually(func() bool { return b.delivered() == total }, "all delivered")
 	require.Len(t, rx.got(), total)
 	require.Equal(t, total, b.count(`SELECT count(*) FROM apipay.outbound_webhook_deliveries`))

@@ -22,15 +22,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// soakSeconds is how long a soak lasts: short here, minutes by `make soak`.
+// soakCount is a test's size: short here, what the environment says by `make soak`.
+func soakCount(t *testing.T, name string, short int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return short
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
+}
+
 func soakSeconds(t *testing.T, name string, short int) time.Duration {
 	t.Helper()
-	if text := os.Getenv(name); text != "" {
-		seconds, err := strconv.Atoi(text)
-		require.NoError(t, err)
-		return time.Duration(seconds) * time.Second
-	}
-	return time.Duration(short) * time.Second
+	return time.Duration(soakCount(t, name, short)) * time.Second
 }
 
 // hostile are receivers that mean harm, each a URL.
