@@ -37,7 +37,7 @@ type claim struct {
 	next atomic.Int64
 	// committed is guarded by consumer.committing.
 	committed int64
-	failure   atomic.Pointer[string]
+	failure   atomic.Pointer[readFailure]
 	// beyond is since when the position lies behind the end of the partition; the watch alone uses it.
 	beyond time.Time
 }
@@ -77,6 +77,15 @@ func (c *consumer) keepOpen(ctx context.Context) error {
 		}
 	}
 }
+
+// readFailure is what a reader last told. It tells nothing when it is well again and there are no records: a failure that is not
+// repeated is over.
+type readFailure struct {
+	err error
+	at  time.Time
+}
+
+const failureLasts = 5 * time.Second
 
 // open starts to read at the positions in the consumer group.
 func (c *consumer) open(ctx context.Context) error {
@@ -190,13 +199,14 @@ func (c *consumer) fetch(ctx context.Context, cl *claim, reader *kafka.Reader) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.note(&cl.failure, err)
 		if err != nil {
+			cl.failure.Store(&readFailure{err, time.Now()})
 			if !pause(ctx, 200*time.Millisecond) {
 				return
 			}
 			continue
 		}
+		cl.failure.Store(nil)
 		select {
 		case c.records <- arrived{cl, record}:
 		case <-ctx.Done():

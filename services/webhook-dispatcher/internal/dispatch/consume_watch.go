@@ -78,8 +78,8 @@ func (c *consumer) hindrance(lag int64, waited time.Duration) error {
 		}
 	}
 	for _, cl := range c.held() {
-		if text := cl.failure.Load(); text != nil {
-			return fmt.Errorf("partition %d: %s", cl.partition, *text)
+		if f := cl.failure.Load(); f != nil && time.Since(f.at) < failureLasts {
+			return fmt.Errorf("reading partition %d: %w", cl.partition, f.err)
 		}
 	}
 	if waited > idleAfter {
