@@ -144,6 +144,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.every("sweep", sweepInterval, d.sweep),
 		d.every("replay", replayInterval, d.replay),
 		d.every("recover", recoverInterval, d.recover),
+		d.every("lag", lagInterval, d.watchLag),
 		d.every("retention", retentionInterval, d.dropOld),
 		d.every("reseal", resealInterval, d.reseal),
 		d.every("probe", probeInterval, d.probe),
