@@ -163,10 +163,11 @@ func TestSoak_HostileReceivers(t *testing.T) {
 			batch = append(batch, b.record(tenant, succeeded, nil), b.record(tenant, succeeded, nil))
 		}
 		require.NoError(t, feeder.materialize(t.Context(), batch))
-		// Breakers, schedules and the switching off would end the harm.
-		b.exec(`UPDATE apipay.webhook_endpoint_states SET breaker_opened_at = NULL, next_probe_at = NULL, consecutive_unreachable = 0`)
-		b.exec(`UPDATE apipay.outbound_webhook_deliveries SET next_attempt_at = now(), attempt_count = least(attempt_count, 2)
-			WHERE status = 'RETRYING' AND lease_until IS NULL`)
+		// Breakers and the schedule would end the harm.
+		b.exec(`UPDATE apipay.webhook_endpoint_states SET breaker_opened_at = NULL, next_probe_at = NULL, consecutive_unreachable = 0
+			WHERE endpoint_id IN (SELECT endpoint_id FROM apipay.webhook_endpoint_states WHERE consecutive_unreachable > 0 FOR UPDATE SKIP LOCKED)`)
+		b.exec(`UPDATE apipay.outbound_webhook_deliveries SET next_attempt_at = now() WHERE (event_id, endpoint_id) IN
+			(SELECT event_id, endpoint_id FROM apipay.outbound_webhook_deliveries WHERE status = 'RETRYING' AND lease_until IS NULL FOR UPDATE SKIP LOCKED)`)
 		most = max(most, b.count(`SELECT count(*) FROM apipay.outbound_webhook_deliveries WHERE lease_until > now()`))
 		samples = append(samples, residentKiB(t, cmd.Process.Pid))
 		<-time.After(500 * time.Millisecond)
