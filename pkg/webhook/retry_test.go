@@ -294,7 +294,8 @@ func TestRequestRetry_WaitsForTheClaim(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		var waiting bool
-		err := claim.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
+		// Not inside the claim's transaction: there pg_stat_activity stays as it was first read.
+		err := b.owner.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
 			WHERE NOT granted AND datname = current_database())`).Scan(&waiting)
 		return err == nil && waiting
 	}, 10*time.Second, 10*time.Millisecond)
