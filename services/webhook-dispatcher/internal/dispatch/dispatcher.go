@@ -75,7 +75,7 @@ type Dispatcher struct {
 	resealing resealing
 
 	lagging lagging
-	// rejoin makes the consumer leave the group and join it again.
+	// rejoin makes the consumer give its partitions up and begin to read anew.
 	rejoin chan struct{}
 
 	results chan attempt

@@ -15,7 +15,7 @@ import (
 const (
 	lagInterval = 10 * time.Second
 	// stallsAfter is how long records may wait without the group's position moving: longer than a broker's restart and
-	// the rebalance after it.
+	// the leases after it.
 	stallsAfter = time.Minute
 	unknownLag  = -1
 )
@@ -55,7 +55,7 @@ func (d *Dispatcher) watchLag(ctx context.Context) (time.Duration, error) {
 	case d.rejoin <- struct{}{}:
 	default:
 	}
-	return 0, fmt.Errorf("the consumer stands still while %d records wait: joining the group again", lag)
+	return 0, fmt.Errorf("the consumer stands still while %d records wait: reading begins anew", lag)
 }
 
 // lag answers how many records the group has not taken, and the sum of its positions.

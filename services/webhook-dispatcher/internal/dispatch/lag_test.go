@@ -37,7 +37,7 @@ func TestLag_IsMeasuredAndMended(t *testing.T) {
 	require.ErrorContains(t, err, "2 records wait")
 	d.clock = time.Now
 
-	// The request to join again is already there when the consumer starts, so it does both: join, and join again.
+	// The request to join again is already there when the consumer starts, so it does both: begin to read, and begin anew.
 	b.run(d)
 	b.waitFor(firstID, endpointID, "DELIVERED", 1)
 	lagIs(0)
