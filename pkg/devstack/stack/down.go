@@ -46,30 +46,47 @@ func Down(cfg Config, progress io.Writer) error {
 
 // stopSupervisor asks the process that holds the lock to stop its stack, and takes the lock when it has.
 func stopSupervisor(cfg Config) (func(), error) {
-	body, err := os.ReadFile(lockPath(cfg))
-	if err != nil {
-		return nil, err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(body)))
-	if err != nil || pid <= 1 {
-		return nil, fmt.Errorf("no process id in %s", lockPath(cfg))
-	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return nil, fmt.Errorf("stopping the supervisor (pid %d): %w", pid, err)
-	}
 	deadline := time.Now().Add(downTimeout)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	asked := 0
 	for {
 		unlock, err := takeLock(cfg)
 		if err == nil || !errors.Is(err, ErrRunning) {
 			return unlock, err
+		}
+		pid, err := supervisorPID(cfg)
+		if err != nil {
+			return nil, err
+		}
+		if pid != 0 && pid != asked {
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return nil, fmt.Errorf("stopping the supervisor (pid %d): %w", pid, err)
+			}
+			asked = pid
 		}
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("the supervisor (pid %d) still runs %s after it was asked to stop", pid, downTimeout)
 		}
 		<-tick.C
 	}
+}
+
+// supervisorPID is what the lock's holder wrote into it: 0 for one that has only just taken it, or is giving it back.
+func supervisorPID(cfg Config) (int, error) {
+	body, err := os.ReadFile(lockPath(cfg))
+	text := strings.TrimSpace(string(body))
+	if err != nil || text == "" {
+		return 0, err
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid <= 1 {
+		return 0, fmt.Errorf("no process id in %s", lockPath(cfg))
+	}
+	if pid == os.Getpid() {
+		return 0, fmt.Errorf("the stack in %s is this process's own", cfg.Dir)
+	}
+	return pid, nil
 }
 
 // end stops a process that is not our child, so it is looked at until it is gone.

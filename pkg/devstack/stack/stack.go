@@ -263,7 +263,13 @@ func takeLock(cfg Config) (func(), error) {
 		file.Close()
 		return nil, err
 	}
-	return func() { file.Close() }, nil
+	return func() {
+		// A program that is being started holds a copy of the file until it replaces this one, so closing alone would leave
+		// the folder locked for a moment, with this process's id in it.
+		_ = file.Truncate(0)
+		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+		file.Close()
+	}, nil
 }
 
 func writeString(w io.Writer, text string) error {
