@@ -10,6 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 )
 
 // Health is what the probes tell of one process. Liveness is about loops that stopped ticking, which a
@@ -100,4 +104,37 @@ func (h *Health) ready(ctx context.Context) (problems, degraded []string) {
 		}
 	}
 	return problems, degraded
+}
+
+// measure exports what the probes tell, so that a loop that stands still is seen before the probe ends the process.
+func (h *Health) measure() (unregister func(), err error) {
+	meter := otel.Meter("apipay.io/hub/pkg/ops")
+	silence, err := meter.Float64ObservableGauge("apipay.loop.silence", metric.WithUnit("s"),
+		metric.WithDescription("How long ago a loop of the process last turned, by loop."))
+	if err != nil {
+		return nil, fmt.Errorf("making metrics: %w", err)
+	}
+	degraded, err := meter.Int64ObservableGauge("apipay.loop.degraded",
+		metric.WithDescription("1 while a loop's work does not go on, such as for want of Kafka; by loop."))
+	if err != nil {
+		return nil, fmt.Errorf("making metrics: %w", err)
+	}
+	registration, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for name, loop := range h.loops {
+			of := metric.WithAttributes(attribute.String("loop", name))
+			o.ObserveFloat64(silence, time.Since(time.Unix(0, loop.last.Load())).Seconds(), of)
+			var standing int64
+			if loop.degraded.Load() != nil {
+				standing = 1
+			}
+			o.ObserveInt64(degraded, standing, of)
+		}
+		return nil
+	}, silence, degraded)
+	if err != nil {
+		return nil, fmt.Errorf("making metrics: %w", err)
+	}
+	return func() { _ = registration.Unregister() }, nil // nothing is left to observe
 }

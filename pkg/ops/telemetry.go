@@ -7,12 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/propagation"
@@ -29,25 +31,45 @@ type Telemetry struct {
 	stop     []func(context.Context) error
 }
 
-// StartTelemetry sets up metrics (Prometheus on the ops port) and, where OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, traces by OTLP over HTTP. Trace context is passed on in either case.
+// StartTelemetry sets up metrics (Prometheus on the ops port) and, where OTEL_EXPORTER_OTLP_ENDPOINT or the one of a
+// signal (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT) is set, traces and metrics by OTLP over
+// HTTP. Trace context is passed on in either case. The other standard OTEL_* names (headers, certificates, intervals,
+// sampler, resource attributes, OTEL_TRACES_EXPORTER=none, OTEL_SDK_DISABLED) hold.
 func StartTelemetry(ctx context.Context, service string) (*Telemetry, error) {
-	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(),
-		resource.WithAttributes(attribute.String("service.name", service)))
+	// The instance first, so that OTEL_RESOURCE_ATTRIBUTES may name it; the service last: dashboards and alerts go by it.
+	res, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.instance.id", instance())),
+		resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", service)))
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("describing the process for telemetry: %w", err)
 	}
 	t := &Telemetry{Registry: prometheus.NewRegistry()}
 	t.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(t.Registry), otelprometheus.WithoutScopeInfo())
+	// Without target_info: a scrape names its target itself.
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(t.Registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
 	if err != nil {
 		return nil, fmt.Errorf("starting metrics: %w", err)
 	}
-	meters := metric.NewMeterProvider(metric.WithReader(exporter), metric.WithResource(res))
+	readers := []metric.Option{metric.WithReader(exporter), metric.WithResource(res)}
+	pushed, err := exports("METRICS")
+	if err != nil {
+		return nil, err
+	}
+	if pushed {
+		pusher, err := otlpmetrichttp.New(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("starting metrics: %w", err)
+		}
+		readers = append(readers, metric.WithReader(metric.NewPeriodicReader(pusher)))
+	}
+	meters := metric.NewMeterProvider(readers...)
 	otel.SetMeterProvider(meters)
 	t.stop = append(t.stop, meters.Shutdown)
 	otel.SetTracerProvider(passingTracers{})
-	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" {
+	traced, err := exports("TRACES")
+	if err != nil {
+		return nil, err
+	}
+	if traced {
 		spans, err := otlptracehttp.New(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("starting traces: %w", err)
@@ -59,6 +81,32 @@ func StartTelemetry(ctx context.Context, service string) (*Telemetry, error) {
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Debug("telemetry.error", "error", err.Error()) }))
 	return t, nil
+}
+
+// exports says whether a signal (TRACES, METRICS) is to be sent by OTLP.
+func exports(signal string) (bool, error) {
+	ofSignal := func(name string) string {
+		if value := os.Getenv("OTEL_EXPORTER_OTLP_" + signal + "_" + name); value != "" {
+			return value
+		}
+		return os.Getenv("OTEL_EXPORTER_OTLP_" + name)
+	}
+	if ofSignal("ENDPOINT") == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_"+signal+"_EXPORTER") == "none" {
+		return false, nil
+	}
+	if protocol := ofSignal("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%s is not supported: use http/protobuf (port 4318 of a collector)", protocol)
+	}
+	return true, nil
+}
+
+// instance tells replicas apart, in what is pushed.
+func instance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + ":" + strconv.Itoa(os.Getpid())
 }
 
 // Stop flushes what is pending.

@@ -59,6 +59,10 @@ func Open(dsn string, o Options) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the connection pool: %w", redact(err))
 	}
+	if err := measure(pool, o.ApplicationName); err != nil {
+		pool.Close()
+		return nil, err
+	}
 	return pool, nil
 }
 

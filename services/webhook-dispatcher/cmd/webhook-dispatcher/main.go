@@ -17,8 +17,6 @@ import (
 const (
 	service         = "webhook-dispatcher"
 	databaseTimeout = 30 * time.Second
-	// exitTimeout is the end of the process after a signal, whatever still hangs: below the 15 s after which it would be killed.
-	exitTimeout = 14500 * time.Millisecond
 )
 
 func main() { ops.Main(service, run) }
@@ -33,11 +31,6 @@ func run(ctx context.Context) error {
 		return err
 	}
 	slog.SetDefault(log)
-	context.AfterFunc(ctx, func() {
-		// Apart from the exit, since what hangs may be the log.
-		time.AfterFunc(exitTimeout-time.Second/4, func() { log.Error("service.cut_off", "after", exitTimeout.String()) })
-		time.AfterFunc(exitTimeout, func() { os.Exit(1) })
-	})
 	telemetry, err := ops.StartTelemetry(ctx, service)
 	if err != nil {
 		return err
