@@ -21,6 +21,7 @@ import (
 	"apipay.io/hub/pkg/webhook"
 	"apipay.io/hub/services/admin-api/internal/api"
 	"apipay.io/hub/services/admin-api/internal/console"
+	"apipay.io/hub/services/admin-api/internal/oversight"
 	"apipay.io/hub/services/admin-api/internal/retention"
 	"apipay.io/hub/services/admin-api/internal/staff"
 )
@@ -78,12 +79,14 @@ func Run(ctx context.Context, environ []string, logs io.Writer) error {
 		return err
 	}
 	auditLog := &retention.AuditLog{Pool: pool, Keep: cfg.AuditRetention, Logger: logger, Loop: health.Loop("audit retention", time.Minute)}
+	watch := &oversight.Watch{Pool: pool, Logger: logger, Loop: health.Loop("oversight", time.Minute)}
 	health.Ready("postgres", pool.Ping)
 	logger.InfoContext(ctx, "service.started", "http", listener.Addr().String(), "ops", opsListener.Addr().String())
 	return ops.Serve(ctx, opsListener, health, telemetry.Registry,
 		func(ctx context.Context) error { return httpapi.Serve(ctx, listener, handler, drain) },
 		members.Run,
 		auditLog.Run,
+		watch.Run,
 	)
 }
 
