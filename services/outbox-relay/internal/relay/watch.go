@@ -37,7 +37,7 @@ type metrics struct {
 	seenAt       time.Time
 	ages         map[string]time.Duration // of the oldest pending event, by topic, at seenAt
 	parked       int64
-	defaultBytes int64
+	defaultBytes map[string]int64 // by table
 	blocked      bool
 	attributes   map[string]metric.MeasurementOption
 }
@@ -61,7 +61,7 @@ func newMetrics() (*metrics, error) {
 	errs[7] = err
 	parked, err := meter.Int64ObservableGauge("apipay.outbox.parked", metric.WithUnit("{event}"), metric.WithDescription("Events that are parked now, up to 10000."))
 	errs[8] = err
-	defaultBytes, err := meter.Int64ObservableGauge("apipay.outbox.default_partition", metric.WithUnit("By"), metric.WithDescription("Size of the partition for ids that no week covers; above 0 is an alert."))
+	defaultBytes, err := meter.Int64ObservableGauge("apipay.partition.default", metric.WithUnit("By"), metric.WithDescription("Size of a table's partition for ids that no week covers; above 0 is an alert."))
 	errs[9] = err
 	blocked, err := meter.Int64ObservableGauge("apipay.outbox.blocked", metric.WithDescription("1 while a broker, a topic or a lane cannot be written."))
 	errs[10] = err
@@ -72,7 +72,9 @@ func newMetrics() (*metrics, error) {
 			o.ObserveFloat64(oldest, m.ageOf(topic).Seconds(), m.attributes[topic])
 		}
 		o.ObserveInt64(parked, m.parked)
-		o.ObserveInt64(defaultBytes, m.defaultBytes)
+		for table, bytes := range m.defaultBytes {
+			o.ObserveInt64(defaultBytes, bytes, metric.WithAttributes(attribute.String("table", table)))
+		}
 		o.ObserveInt64(blocked, btoi(m.blocked))
 		return nil
 	}, oldest, parked, defaultBytes, blocked)
@@ -156,7 +158,8 @@ func (m *metrics) oldestOfAll() float64 {
 // countParked never counts without a bound.
 const countParked = `
 	SELECT (SELECT count(*) FROM (SELECT FROM apipay.outbox_events WHERE parked_at IS NOT NULL AND discarded_at IS NULL LIMIT 10000) p),
-	       pg_relation_size('apipay.outbox_events_default')`
+	       pg_relation_size('apipay.outbox_events_default'), pg_relation_size('apipay.webhook_events_default'),
+	       pg_relation_size('apipay.outbound_webhook_deliveries_default'), pg_relation_size('apipay.outbound_webhook_attempts_default')`
 
 // watchOutbox measures the outbox and acts on replays, also while Kafka is away.
 func (r *Relay) watchOutbox(ctx context.Context) error {
@@ -196,14 +199,17 @@ func (r *Relay) measure(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(quiet(ctx), statementTimeout)
 	defer cancel()
-	var parked, defaultBytes int64
-	if err := r.pool.QueryRow(ctx, countParked).Scan(&parked, &defaultBytes); err != nil {
+	var parked, outbox, events, deliveries, attempts int64
+	if err := r.pool.QueryRow(ctx, countParked).Scan(&parked, &outbox, &events, &deliveries, &attempts); err != nil {
 		return fmt.Errorf("counting parked events: %w", err)
 	}
 	m := r.metrics
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seenAt, m.parked, m.defaultBytes = time.Now(), parked, defaultBytes
+	m.seenAt, m.parked = time.Now(), parked
+	m.defaultBytes = map[string]int64{
+		"outbox_events": outbox, "webhook_events": events, "outbound_webhook_deliveries": deliveries, "outbound_webhook_attempts": attempts,
+	}
 	clear(m.ages)
 	for _, h := range heads {
 		m.ages[h.Topic] = max(m.ages[h.Topic], time.Duration(h.Age*float64(time.Second)))
