@@ -36,5 +36,6 @@ func (s *Service) reap(ctx context.Context, beat Heartbeat) (more bool, err erro
 			return false, err
 		}
 	}
+	s.metrics.reaped.Add(ctx, int64(len(expired)))
 	return len(expired) == reapBatch, nil
 }
