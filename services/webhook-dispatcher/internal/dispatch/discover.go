@@ -94,6 +94,7 @@ func (d *Dispatcher) discover(ctx context.Context) (time.Duration, error) {
 		return discoverInterval / 10, nil
 	}
 	d.walk = cursor{}
+	d.metrics.walked()
 	return 0, nil
 }
 

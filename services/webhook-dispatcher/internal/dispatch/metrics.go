@@ -25,7 +25,8 @@ type metrics struct {
 	recordTime   metric.Float64Histogram
 	materialTime metric.Float64Histogram
 	claimSize    metric.Int64Histogram
-	oldest       atomic.Int64
+	oldest       atomic.Int64 // of the last whole walk
+	walking      atomic.Int64 // of the walk so far
 	staleSecrets atomic.Int64
 	consumerLag  atomic.Int64
 }
@@ -77,7 +78,7 @@ func newMetrics(d *Dispatcher) (*metrics, error) {
 	_, err = meter.Float64ObservableGauge("apipay.webhook.oldest_due", metric.WithUnit("s"),
 		metric.WithDescription("How long the delivery that waits longest has been due, held ones included."),
 		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
-			o.Observe(time.Duration(m.oldest.Swap(0)).Seconds())
+			o.Observe(time.Duration(m.oldest.Load()).Seconds())
 			return nil
 		}))
 	if err != nil {
@@ -139,7 +140,10 @@ func (m *metrics) lost(ctx context.Context, n int) { m.lostLeases.Add(ctx, int64
 
 // overdue notes how long the earliest row of an endpoint has been due.
 func (m *metrics) overdue(wait time.Duration) {
-	if late := int64(-wait); late > m.oldest.Load() {
-		m.oldest.Store(late)
+	if late := int64(-wait); late > m.walking.Load() {
+		m.walking.Store(late)
 	}
 }
+
+// walked ends a walk over all endpoints: what it found is shown until the next one ends, however often it is read.
+func (m *metrics) walked() { m.oldest.Store(m.walking.Swap(0)) }
