@@ -118,16 +118,19 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// unreadyFirst is how long the port still accepts after the end was asked for, so
-// that balancers see /readyz fail and look elsewhere before it closes.
-const unreadyFirst = 500 * time.Millisecond
+// UnreadyFirst is how long the port still accepts after the end was asked for, so
+// that a balancer which probes /readyz each second looks elsewhere before it closes.
+// A process's drain is to fit into what this leaves of the 15 s of SIGTERM.
+const UnreadyFirst = 2 * time.Second
 
-// Serve serves h on ln, which it closes, until half a second after ctx ended; then
+// Serve serves h on ln, which it closes, until [UnreadyFirst] after ctx ended; then
 // it stops accepting and lets requests in flight finish for at most drain. Their
-// contexts do not end with ctx: a drained request is a finished one.
+// contexts do not end with ctx: a drained request is a finished one. From the end
+// of ctx on, each answer closes its connection: a client that keeps one open, behind
+// a balancer of connections, would else send its next request into the closing.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Duration) error {
 	srv := &http.Server{
-		Handler:           h,
+		Handler:           closing(ctx, h),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -139,6 +142,15 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Dura
 	}
 	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(unreadyFirst, stop) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(UnreadyFirst, stop) })()
 	return ops.ServeHTTP(serveCtx, srv, problemListener{ln}, drain)
+}
+
+func closing(ctx context.Context, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }

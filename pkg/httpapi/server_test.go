@@ -399,6 +399,13 @@ func TestServer_Drains(t *testing.T) {
 	<-b.begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
+	// For a while it still answers, and each answer asks its client to go elsewhere for the next one.
+	require.Eventually(t, func() bool {
+		res, err := http.Get("http://" + b.addr + "/nowhere")
+		require.NoError(t, err)
+		_ = res.Body.Close()
+		return res.Close
+	}, UnreadyFirst/2, 5*time.Millisecond)
 	require.Eventually(t, func() bool {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.addr)
 		if err == nil {

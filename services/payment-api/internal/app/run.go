@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -25,10 +26,14 @@ const (
 	defaultConns = 16
 	databaseWait = 30 * time.Second
 
-	// The end: requests in flight get longer than a gateway call takes. The sum stays below the 15 s of SIGTERM.
-	drain         = 12 * time.Second
+	// The end: requests in flight get longer than a gateway call takes. The sum, httpapi.UnreadyFirst among it, stays below
+	// the 15 s of SIGTERM.
+	drain         = 10500 * time.Millisecond
 	stopTelemetry = time.Second
-	closePool     = time.Second
+	closePool     = 500 * time.Millisecond
+	// settleUntil is when, counted from the signal, no more is tried to write what the gateways have answered while the
+	// database was away.
+	settleUntil = 13 * time.Second
 )
 
 // Run starts payment-api and blocks until ctx ends and the requests in flight are answered.
@@ -73,8 +78,18 @@ func Run(ctx context.Context, environ []string, logs io.Writer) error {
 		return err
 	}
 	logger.InfoContext(ctx, "service.started", "http", listener.Addr().String(), "ops", opsListener.Addr().String())
-	actors := append(api.Loops(), func(ctx context.Context) error { return httpapi.Serve(ctx, listener, api.Handler(), drain) })
+	actors := append(api.Loops(), func(ctx context.Context) error { return serve(ctx, listener, api) })
 	return ops.Serve(ctx, opsListener, health, telemetry.Registry, actors...)
+}
+
+// serve answers requests until ctx ends and those in flight are answered, and then writes what they had to leave.
+func serve(ctx context.Context, listener net.Listener, api *API) error {
+	limit, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleUntil, end) })()
+	err := httpapi.Serve(ctx, listener, api.Handler(), drain)
+	api.Drain(limit)
+	return err
 }
 
 func openDatabase(ctx context.Context, cfg Config, logger *slog.Logger) (pool, probe *pgxpool.Pool, err error) {
