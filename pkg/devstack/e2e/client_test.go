@@ -21,6 +21,8 @@ type client struct {
 	urls  []string
 	next  *atomic.Int64
 	http  *http.Client
+	// through chooses the replica of each call instead of taking them in turn.
+	through *balancer
 }
 
 func newClient(token string, urls []string) *client {
@@ -47,6 +49,11 @@ func (c *client) do(ctx context.Context, method, path, key string, body any) (in
 		content = struct{ io.Reader }{bytes.NewReader(encoded)}
 	}
 	base := c.urls[int(c.next.Add(1))%len(c.urls)]
+	if c.through != nil {
+		if base = c.through.pick(); base == "" {
+			return 0, nil, fmt.Errorf("%s %s: no replica is ready", method, path)
+		}
+	}
 	request, err := http.NewRequestWithContext(ctx, method, base+path, content)
 	if err != nil {
 		return 0, nil, err

@@ -21,6 +21,8 @@ type receiver struct {
 	mu     sync.Mutex
 	hooks  map[string]map[string][]hook // path -> webhook-id -> POSTs
 	status int
+	// delay is how long the next answer takes; nil: none.
+	delay func() time.Duration
 }
 
 type hook struct {
@@ -52,6 +54,9 @@ func (rx *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	if rx.delay != nil {
+		time.Sleep(rx.delay()) // a slow receiver
+	}
 	rx.mu.Lock()
 	defer rx.mu.Unlock()
 	id := r.Header.Get("webhook-id")
@@ -60,6 +65,13 @@ func (rx *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rx.hooks[r.URL.Path][id] = append(rx.hooks[r.URL.Path][id], hook{r.Header.Clone(), body})
 	w.WriteHeader(rx.status)
+}
+
+// answer sets the status of every answer from now on.
+func (rx *receiver) answer(status int) {
+	rx.mu.Lock()
+	defer rx.mu.Unlock()
+	rx.status = status
 }
 
 // at returns what came to a path, by webhook-id.
