@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"apipay.io/hub/pkg/httpapi"
 	"apipay.io/hub/pkg/id"
@@ -260,6 +263,9 @@ func (a *API) retryDelivery(c *call) error {
 		if err := outbox.Audit(ctx, tx, entry); err != nil {
 			return err
 		}
+		if err := linkTrace(ctx, tx, retried.EventID); err != nil {
+			return err
+		}
 		view, err = findDelivery(ctx, tx, delivery)
 		return err
 	})
@@ -267,4 +273,20 @@ func (a *API) retryDelivery(c *call) error {
 		return err
 	}
 	return httpapi.JSON(c, http.StatusAccepted, view)
+}
+
+// linkTrace ties the request's span to the trace of what the event tells of: the attempt that follows belongs to that one.
+func linkTrace(ctx context.Context, tx postgres.Tx, event uuid.UUID) error {
+	const query = `SELECT coalesce(traceparent, '') FROM apipay.webhook_events WHERE event_id = $1`
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return nil
+	}
+	var traceparent string
+	if err := tx.QueryRow(ctx, query, event).Scan(&traceparent); err != nil {
+		return fmt.Errorf("reading the event's trace: %w", err)
+	}
+	of := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
+	span.AddLink(trace.LinkFromContext(of))
+	return nil
 }
