@@ -19,8 +19,12 @@ const exitTimeout = 14500 * time.Millisecond
 
 // Main runs a service until SIGINT or SIGTERM: run's context ends then, and it has 14.5 seconds to drain; after them
 // the process is cut off with status 1. An error is told in one line on standard error and ends the process with
-// status 1, too. A second signal ends it at once.
+// status 1, too. A second signal ends it at once. Started with a word, the program does that instead: healthcheck asks
+// the service beside it for its readiness, version tells the build's.
 func Main(service string, run func(ctx context.Context) error) {
+	if words := os.Args[1:]; len(words) > 0 {
+		run = func(ctx context.Context) error { return command(ctx, service, words, os.Stdout) }
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
 		stop()
