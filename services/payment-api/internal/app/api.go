@@ -34,6 +34,7 @@ const (
 // API is the service without its process: the handler, and the loops that run beside it.
 type API struct {
 	echo  *echo.Echo
+	money *payments.Service
 	loops []func(context.Context) error
 }
 
@@ -84,7 +85,7 @@ func New(cfg Config, pool *pgxpool.Pool, health *ops.Health, logger *slog.Logger
 		}),
 		Events: events.New(pool, cursors),
 	}, auth.Require)
-	return &API{echo: e, loops: []func(context.Context) error{
+	return &API{echo: e, money: money, loops: []func(context.Context) error{
 		keys.RunLastUsed,
 		loop(money.RunReconciler, health.Loop("reconciler", loopSilence)),
 		loop(money.RunReaper, health.Loop("reaper", loopSilence)),
@@ -110,6 +111,9 @@ func (a *API) Handler() http.Handler { return a.echo }
 
 // Routes are what the handler serves.
 func (a *API) Routes() []*echo.Route { return a.echo.Routes() }
+
+// Drain waits, after the last request, for what the gateways have answered and the database has not taken yet.
+func (a *API) Drain(ctx context.Context) { a.money.Drain(ctx) }
 
 // Loops are the actors that run beside the handler.
 func (a *API) Loops() []func(context.Context) error { return a.loops }

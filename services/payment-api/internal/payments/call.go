@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"apipay.io/hub/pkg/httpapi"
-	"apipay.io/hub/pkg/postgres"
 	"apipay.io/hub/services/payment-api/internal/gateway"
 )
 
@@ -25,7 +24,7 @@ type verdict struct {
 
 // call asks the gateway to do what the attempt says, outside any transaction. It starts only while its deadline lies
 // within the lease of T1: later, a reconciler might already have asked the gateway and found nothing.
-func (s *Service) call(ctx context.Context, run run, gw gateway.Gateway, a attempt, chargeReference *string) verdict {
+func (s *Service) call(ctx context.Context, run *run, gw gateway.Gateway, a attempt, chargeReference *string) verdict {
 	if time.Since(run.began) > s.config.Lease-s.config.GatewayTimeout {
 		return verdict{status: AttemptNotExecuted, message: "The call to the gateway could not begin in time."}
 	}
@@ -81,15 +80,17 @@ func read(result gateway.Result, err error) verdict {
 	return v
 }
 
-// settleTimeout bounds how long the request itself tries to write what the gateway answered; after it the reconciler
-// does, when the lease is over.
-const settleTimeout = 8 * time.Second
-
 // callAndSettle is what follows T1.
-func (s *Service) callAndSettle(ctx context.Context, run run, gw gateway.Gateway, a attempt, chargeReference *string) (answer, error) {
+func (s *Service) callAndSettle(ctx context.Context, run *run, gw gateway.Gateway, a attempt, chargeReference *string) (answer, error) {
+	run.called = true
 	v := s.call(ctx, run, gw, a, chargeReference)
 	settled, err := s.settlePatiently(ctx, run.Scope, a, v)
-	if err != nil {
+	switch {
+	case err != nil && v.status == AttemptNotExecuted:
+		// That much is true whatever becomes of T2, which only frees the key and the intent.
+		s.log.WarnContext(ctx, "attempt.unsettled", "kind", a.Kind, "error", err.Error())
+		return answer{}, withIntentID(notExecuted(), a.PaymentIntentID)
+	case err != nil:
 		return answer{}, withIntentID(unsettled(err), a.PaymentIntentID)
 	}
 	said, err := s.answerSettled(ctx, run, a, settled)
@@ -97,23 +98,4 @@ func (s *Service) callAndSettle(ctx context.Context, run run, gw gateway.Gateway
 		return answer{}, withIntentID(unsettled(err), a.PaymentIntentID)
 	}
 	return said, err
-}
-
-// settlePatiently repeats T2 while the database is away: the gateway has acted, and its truth should not wait for the
-// lease's end.
-func (s *Service) settlePatiently(ctx context.Context, scope postgres.Scope, a attempt, v verdict) (settlement, error) {
-	deadline := time.Now().Add(settleTimeout)
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, time.Second) {
-		settled, err := s.settle(ctx, scope, a, v, nil)
-		if err == nil || !isTransient(err) || time.Now().Add(delay).After(deadline) {
-			return settled, err
-		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return settled, err
-		case <-timer.C:
-		}
-	}
 }

@@ -24,12 +24,12 @@ func (s *Service) cancel(ctx context.Context, request idempotency.Request, inten
 		failpoint(afterCommit)
 		return answer{Response: response}, err
 	}
-	return s.underKey(ctx, request, run.owner, first, func(idempotency.Record) (answer, error) {
+	return s.underKey(ctx, run, first, func(idempotency.Record) (answer, error) {
 		return answer{}, errMoved // such a key is committed finished
 	})
 }
 
-func (s *Service) cancelIn(ctx context.Context, tx postgres.Tx, run run, intentID uuid.UUID) (idempotency.Response, error) {
+func (s *Service) cancelIn(ctx context.Context, tx postgres.Tx, run *run, intentID uuid.UUID) (idempotency.Response, error) {
 	batch := &pgx.Batch{}
 	progress := idempotency.Progress{PaymentIntentID: intentID}
 	idempotency.QueueClaim(batch, run.Request, idempotency.Claimed, progress, run.owner, s.config.Lease, s.config.KeyTTL)

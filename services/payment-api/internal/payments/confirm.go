@@ -24,18 +24,20 @@ type run struct {
 	attemptID uuid.UUID
 	// began is before T1, by the monotonic clock: the lease that T1 writes ends later than began + lease.
 	began time.Time
+	// called says that the gateway was asked, so that its answer decides and no longer T1's fate.
+	called bool
 }
 
-func newRun(request idempotency.Request) run {
-	return run{Request: request, owner: id.New(), attemptID: id.New(), began: time.Now()}
+func newRun(request idempotency.Request) *run {
+	return &run{Request: request, owner: id.New(), attemptID: id.New(), began: time.Now()}
 }
 
-func (r run) told() *told {
+func (r *run) told() *told {
 	return &told{scope: r.Scope, request: outbox.Request{ID: r.RequestID, IdempotencyKey: r.Key}}
 }
 
 // charge moves the intent into processing and is the attempt that goes with it.
-func (r run) charge(tx postgres.Tx, p *intent, paymentMethod, gatewayName string) attempt {
+func (r *run) charge(tx postgres.Tx, p *intent, paymentMethod, gatewayName string) attempt {
 	priorStatus, priorMethod := p.Status, p.PaymentMethod
 	p.ChargeAttempts++
 	a := attempt{
@@ -69,13 +71,13 @@ func (s *Service) confirm(ctx context.Context, request idempotency.Request, inte
 			idempotency.QueueClaim(batch, run.Request, idempotency.Attempted, progress, run.owner, s.config.Lease, s.config.KeyTTL)
 		}, idempotency.ReadClaim, func(*pgx.Batch) {})
 	}
-	return s.underKey(ctx, request, run.owner, first, func(record idempotency.Record) (answer, error) {
+	return s.underKey(ctx, run, first, func(record idempotency.Record) (answer, error) {
 		return s.resumeAttempt(ctx, run, record)
 	})
 }
 
 // confirmCreated goes on with a create whose key waits at the intent: it confirms it with a new attempt.
-func (s *Service) confirmCreated(ctx context.Context, run run, intentID uuid.UUID, given *string) (answer, error) {
+func (s *Service) confirmCreated(ctx context.Context, run *run, intentID uuid.UUID, given *string) (answer, error) {
 	run.attemptID = id.New()
 	hold := func(batch *pgx.Batch) { idempotency.QueueLock(batch, run.Scope, run.Key) }
 	held := func(results pgx.BatchResults) error {
@@ -97,7 +99,7 @@ func (s *Service) confirmCreated(ctx context.Context, run run, intentID uuid.UUI
 
 // chargeIntent is T1, the call and T2. hold and held take the key, which is locked before the intent; retake goes with
 // the writes of T1.
-func (s *Service) chargeIntent(ctx context.Context, run run, intentID uuid.UUID, given *string,
+func (s *Service) chargeIntent(ctx context.Context, run *run, intentID uuid.UUID, given *string,
 	hold func(*pgx.Batch), held func(pgx.BatchResults) error, retake func(*pgx.Batch),
 ) (answer, error) {
 	gw := s.gatewayOf(run.Scope.Livemode)
@@ -192,7 +194,7 @@ func refuseConfirm(p intent, method *string) *httpapi.Problem {
 }
 
 // refuse stores a problem that will be the answer for good.
-func (s *Service) refuse(ctx context.Context, tx postgres.Tx, run run, problem *httpapi.Problem) (idempotency.Response, error) {
+func (s *Service) refuse(ctx context.Context, tx postgres.Tx, run *run, problem *httpapi.Problem) (idempotency.Response, error) {
 	response, err := s.respondProblem(problem, run.RequestID, run.Path)
 	if err != nil {
 		return response, err

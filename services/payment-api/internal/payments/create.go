@@ -25,7 +25,7 @@ func (s *Service) create(ctx context.Context, request idempotency.Request, body 
 		}
 		return s.createOnly(ctx, run, intentID, body)
 	}
-	return s.underKey(ctx, request, run.owner, first, func(record idempotency.Record) (answer, error) {
+	return s.underKey(ctx, run, first, func(record idempotency.Record) (answer, error) {
 		if !body.Confirm {
 			return answer{}, errMoved // such a key is born finished
 		}
@@ -57,7 +57,7 @@ func (b createBody) intent(intentID uuid.UUID, tx postgres.Tx, livemode bool) in
 }
 
 // createOnly is one transaction: key, intent, event and stored answer.
-func (s *Service) createOnly(ctx context.Context, run run, intentID uuid.UUID, body createBody) (answer, error) {
+func (s *Service) createOnly(ctx context.Context, run *run, intentID uuid.UUID, body createBody) (answer, error) {
 	var response idempotency.Response
 	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) (err error) {
 		p := body.intent(intentID, tx, run.Scope.Livemode)
@@ -84,7 +84,7 @@ func (s *Service) createOnly(ctx context.Context, run run, intentID uuid.UUID, b
 }
 
 // createAndConfirm makes the intent and its first attempt in one transaction, then goes on as a confirm does.
-func (s *Service) createAndConfirm(ctx context.Context, run run, intentID uuid.UUID, body createBody) (answer, error) {
+func (s *Service) createAndConfirm(ctx context.Context, run *run, intentID uuid.UUID, body createBody) (answer, error) {
 	gw := s.gatewayOf(run.Scope.Livemode)
 	var a attempt
 	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {

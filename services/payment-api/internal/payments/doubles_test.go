@@ -47,6 +47,13 @@ func (g *holding) Charge(ctx context.Context, a gateway.Attempt) (gateway.Result
 	return result, err
 }
 
+func (g *holding) Refund(ctx context.Context, a gateway.Attempt) (gateway.Result, error) {
+	result, err := g.Gateway.Refund(ctx, a)
+	g.arrived <- struct{}{}
+	<-g.letGo
+	return result, err
+}
+
 // deaf is a gateway that the request cannot reach any more: its call is lost without the gateway ever seeing it.
 type deaf struct{ gateway.Gateway }
 

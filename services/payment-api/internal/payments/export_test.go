@@ -1,6 +1,12 @@
 package payments
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// SetPatience changes how long a request waits for T2 while the database is away.
+func (s *Service) SetPatience(d time.Duration) { s.patience = d }
 
 // ReapOnce is one turn of the reaper.
 func (s *Service) ReapOnce(ctx context.Context, beat Heartbeat) error {

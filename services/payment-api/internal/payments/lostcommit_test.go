@@ -24,6 +24,7 @@ type cutter struct {
 	target   string
 	after    bool
 	commits  atomic.Int64
+	leaves   atomic.Bool
 
 	mu    sync.Mutex
 	down  bool
@@ -52,6 +53,12 @@ func (c *cutter) arm(n int64) {
 	c.t.Helper()
 	require.LessOrEqual(c.t, c.commits.Load(), int64(0), "no commit was cut")
 	c.commits.Store(n)
+}
+
+// armAndLeave cuts at the n-th commit from now, and the database is away from then on.
+func (c *cutter) armAndLeave(n int64) {
+	c.leaves.Store(true)
+	c.arm(n)
 }
 
 // setDown ends every connection and lets no new one in, until it is set back.
@@ -105,6 +112,7 @@ func (c *cutter) upstream(client, server net.Conn, cut chan struct{}) {
 		n, err := client.Read(buffer)
 		if bytes.Contains(buffer[:n], []byte("commit\x00")) && c.commits.Add(-1) == 0 {
 			if !c.after {
+				c.leave()
 				return
 			}
 			close(cut)
@@ -112,6 +120,12 @@ func (c *cutter) upstream(client, server net.Conn, cut chan struct{}) {
 		if _, werr := server.Write(buffer[:n]); werr != nil || err != nil {
 			return
 		}
+	}
+}
+
+func (c *cutter) leave() {
+	if c.leaves.Swap(false) {
+		c.setDown(true)
 	}
 }
 
@@ -124,6 +138,7 @@ func (c *cutter) downstream(client, server net.Conn, cut chan struct{}) {
 		select {
 		case <-cut:
 			// The server has answered the commit: it took effect, and nobody is told.
+			c.leave()
 			return
 		default:
 		}

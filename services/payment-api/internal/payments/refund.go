@@ -20,12 +20,12 @@ func (s *Service) refund(ctx context.Context, request idempotency.Request, inten
 	run := newRun(request)
 	refundID := id.New()
 	first := func() (answer, error) { return s.refundIntent(ctx, run, intentID, refundID, body) }
-	return s.underKey(ctx, request, run.owner, first, func(record idempotency.Record) (answer, error) {
+	return s.underKey(ctx, run, first, func(record idempotency.Record) (answer, error) {
 		return s.resumeAttempt(ctx, run, record)
 	})
 }
 
-func (s *Service) refundIntent(ctx context.Context, run run, intentID, refundID uuid.UUID, body refundBody) (answer, error) {
+func (s *Service) refundIntent(ctx context.Context, run *run, intentID, refundID uuid.UUID, body refundBody) (answer, error) {
 	gw := s.gatewayOf(run.Scope.Livemode)
 	var a attempt
 	var charge chargeOf
@@ -134,7 +134,7 @@ func readRefundable(ctx context.Context, tx postgres.Tx, batch *pgx.Batch) (inte
 }
 
 // refund is the attempt that carries out r.
-func (r run) refund(tx postgres.Tx, made refund, charge chargeOf) attempt {
+func (r *run) refund(tx postgres.Tx, made refund, charge chargeOf) attempt {
 	return attempt{
 		ID:              r.attemptID,
 		PaymentIntentID: made.PaymentIntentID,

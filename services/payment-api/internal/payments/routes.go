@@ -191,6 +191,10 @@ func declinedProblem(p intent, declineCode, message *string) *httpapi.Problem {
 	return problem
 }
 
+func notExecuted() *httpapi.Problem {
+	return gatewayUnavailable("The payment gateway could not be reached; nothing was charged or refunded.")
+}
+
 func gatewayUnavailable(detail string) *httpapi.Problem {
 	return httpapi.New(httpapi.CodeGatewayUnavailable, detail)
 }

@@ -107,9 +107,13 @@ type Service struct {
 	log           *slog.Logger
 	config        Config
 	metrics       metrics
+	pending       *pending
+	// patience is how long a request waits for T2 while the database is away.
+	patience time.Duration
 }
 
-// New makes the service; [Service.RunReconciler] and [Service.RunReaper] must run beside its routes.
+// New makes the service; [Service.RunReconciler] and [Service.RunReaper] must run beside its routes, and [Service.Drain]
+// after them.
 func New(d Deps) *Service {
 	if d.Log == nil {
 		d.Log = slog.Default()
@@ -119,7 +123,7 @@ func New(d Deps) *Service {
 	}
 	return &Service{
 		pool: d.Pool, gateways: d.Gateways, cursors: d.Cursors, errorsBaseURL: d.ErrorsBaseURL, log: d.Log, config: d.Config,
-		metrics: newMetrics(),
+		metrics: newMetrics(), pending: newPending(), patience: settlePatience,
 	}
 }
 
@@ -159,10 +163,13 @@ const (
 	txTimeout = 10 * time.Second
 	// readBackTimeout bounds how long an unknown commit is read back.
 	readBackTimeout = 5 * time.Second
+	// settlePatience bounds how long a request waits for T2 to be written: the client hears of it before its own time is up.
+	settlePatience = 8 * time.Second
 )
 
 // inTenant runs fn in a transaction of the tenant. A commit whose answer was lost is read back by running fn again:
-// every fn recognizes its own work, by the key's owner or by the guard on the attempt.
+// every fn recognizes its own work, by the key's owner or by the guard on the attempt. When that cannot be done either, it
+// fails with postgres.ErrCommitUnknown.
 //
 // fn works with the context that it is given, which ends with the transaction's time.
 func (s *Service) inTenant(ctx context.Context, scope postgres.Scope, fn txFunc) error {
@@ -170,12 +177,13 @@ func (s *Service) inTenant(ctx context.Context, scope postgres.Scope, fn txFunc)
 	if !errors.Is(err, postgres.ErrCommitUnknown) {
 		return err
 	}
+	unknown := err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackTimeout)
 	defer cancel()
 	for delay := 50 * time.Millisecond; postgres.IsUnavailable(err); delay = min(2*delay, time.Second) {
 		select {
 		case <-ctx.Done():
-			return err
+			return unknown
 		case <-time.After(delay):
 		}
 		err = s.once(ctx, scope, fn)
@@ -206,6 +214,9 @@ func (s *Service) MapError(err error) *httpapi.Problem {
 		return problem
 	}
 	switch {
+	case errors.Is(err, postgres.ErrCommitUnknown):
+		return httpapi.New(httpapi.CodeServiceUnavailable,
+			"The database went away while the request was written. The same request with the same key will tell what became of it.")
 	case errors.Is(err, outbox.ErrTooLarge):
 		return httpapi.New(httpapi.CodeParameterInvalid, "The object would be too large to be told in an event.")
 	case postgres.IsUnavailable(err):

@@ -224,8 +224,7 @@ func (s *Service) settleKey(batch *pgx.Batch, scope postgres.Scope, record idemp
 func (s *Service) respondSettled(settled settlement, requestID, path string) (idempotency.Response, error) {
 	p, a := settled.intent, settled.attempt
 	if a.Status == AttemptNotExecuted {
-		return idempotency.Response{}, withIntentID(
-			gatewayUnavailable("The payment gateway could not be reached; nothing was charged or refunded."), p.ID)
+		return idempotency.Response{}, withIntentID(notExecuted(), p.ID)
 	}
 	if a.Kind == kindRefund {
 		status := http.StatusCreated

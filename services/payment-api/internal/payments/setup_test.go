@@ -92,7 +92,11 @@ func setup(t *testing.T, options ...option) *testBundle {
 
 func newBundle(t testing.TB, options ...option) *testBundle {
 	t.Helper()
-	db := testdb.New(t)
+	return newBundleOn(t, testdb.New(t), options...)
+}
+
+func newBundleOn(t testing.TB, db *testdb.DB, options ...option) *testBundle {
+	t.Helper()
 	b := &testBundle{t: t, db: db, owner: db.Pool(t, db.Owner), pool: appPool(t, db, 8), a: id.New(), b: id.New()}
 	for _, tenant := range []uuid.UUID{b.a, b.b} {
 		b.exec(`INSERT INTO apipay.tenants (id, name) VALUES ($1, 'tenant')`, tenant)
@@ -129,7 +133,12 @@ func (b *testBundle) serve(pool *pgxpool.Pool, options ...option) (*payments.Ser
 	e.Use(b.authenticate)
 	api.Register(e, moneyOnly{Service: service}, auth.Require)
 	server := httptest.NewServer(apidoctest.Handler(b.t, e))
-	b.t.Cleanup(server.Close)
+	b.t.Cleanup(func() {
+		server.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		service.Drain(ctx)
+	})
 	return service, server
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // answerSettled is the answer to the request that holds the key.
-func (s *Service) answerSettled(ctx context.Context, run run, a attempt, settled settlement) (answer, error) {
+func (s *Service) answerSettled(ctx context.Context, run *run, a attempt, settled settlement) (answer, error) {
 	if settled.stored != nil {
 		return answer{Response: *settled.stored}, nil
 	}
@@ -59,7 +59,7 @@ func (s *Service) standing(ctx context.Context, scope postgres.Scope, a attempt)
 
 // answerStanding answers a request whose attempt somebody else settles or has settled: the stored answer if there is
 // one, else what the attempt says now.
-func (s *Service) answerStanding(ctx context.Context, run run, a attempt) (answer, error) {
+func (s *Service) answerStanding(ctx context.Context, run *run, a attempt) (answer, error) {
 	// The attempt before the key: an attempt that is open here may be settled when the key is read, never the reverse.
 	now, err := s.standing(ctx, run.Scope, a)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Service) answerStanding(ctx context.Context, run run, a attempt) (answe
 
 // resumeAttempt answers a request whose key is at an attempt that nobody holds any more, or that this very run made in
 // a transaction whose commit was not answered.
-func (s *Service) resumeAttempt(ctx context.Context, run run, record idempotency.Record) (answer, error) {
+func (s *Service) resumeAttempt(ctx context.Context, run *run, record idempotency.Record) (answer, error) {
 	if record.AttemptID == nil {
 		return answer{}, errMoved
 	}
@@ -106,7 +106,7 @@ func (s *Service) resumeAttempt(ctx context.Context, run run, record idempotency
 }
 
 // resumeOwn goes on after T1 of this very run.
-func (s *Service) resumeOwn(ctx context.Context, run run, a attempt) (answer, error) {
+func (s *Service) resumeOwn(ctx context.Context, run *run, a attempt) (answer, error) {
 	gw := s.gatewayOf(run.Scope.Livemode)
 	if gw == nil || gw.Name() != a.Gateway {
 		return answer{}, withIntentID(noGateway(), a.PaymentIntentID)
