@@ -1,0 +1,14 @@
+{{- define "outbox-relay.spec" -}}
+settings:
+  - APIPAY_LOG_LEVEL
+  - APIPAY_KAFKA_CREATE_TOPICS
+  - APIPAY_OUTBOX_BATCH
+  - APIPAY_RETENTION_OUTBOX
+secrets:
+  - env: APIPAY_DATABASE_URL_FILE
+    secret: {{ .Values.database.existingSecret | default .Values.global.database.existingSecret }}
+    key: {{ .Values.database.key }}
+    file: database-url
+  {{- include "service.kafkaSecret" . | indent 2 }}
+kafka: true
+{{- end -}}
