@@ -64,12 +64,14 @@ func StartTelemetry(ctx context.Context, service string) (*Telemetry, error) {
 	meters := metric.NewMeterProvider(readers...)
 	otel.SetMeterProvider(meters)
 	t.stop = append(t.stop, meters.Shutdown)
-	otel.SetTracerProvider(passingTracers{})
 	traced, err := exports("TRACES")
 	if err != nil {
 		return nil, err
 	}
-	if traced {
+	// Set once only: otel binds tracers that packages made before for good to the first provider.
+	if !traced {
+		otel.SetTracerProvider(passingTracers{})
+	} else {
 		spans, err := otlptracehttp.New(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("starting traces: %w", err)
