@@ -29,7 +29,7 @@ const (
 
 // Event is a fact that merchants are told. Its ID is the same in every delivery: handle each ID once.
 type Event struct {
-	ID         string        `json:"id"`
+	ID         string        `json:"id" apipay:"required"`
 	Type       EventType     `json:"type"`
 	Created    int64         `json:"created"` // Unix seconds
 	Livemode   bool          `json:"livemode"`

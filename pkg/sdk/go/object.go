@@ -3,6 +3,7 @@ package apipay
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -14,20 +15,26 @@ type Extra map[string]json.RawMessage
 var errNotAnObject = errors.New("apipay: not a JSON object")
 
 // decodeObject reads an object's members into the struct that into points at, by their exact names (encoding/json would
-// also take "Amount" for "amount"), and the others into extra.
+// also take "Amount" for "amount"), and the others into extra. A member tagged `apipay:"required"` that is missing or null
+// is an error: without its id it is no object of the API.
 func decodeObject(data []byte, into any, extra *Extra) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil {
+	var came map[string]json.RawMessage
+	if err := json.Unmarshal(data, &came); err != nil {
 		return err
 	}
-	if members == nil {
+	if came == nil {
 		return errNotAnObject
 	}
-	fields := fieldsOf(reflect.TypeOf(into).Elem())
+	known := membersOf(reflect.TypeOf(into).Elem())
+	for _, name := range known.required {
+		if raw, ok := came[name]; !ok || string(raw) == "null" {
+			return fmt.Errorf("apipay: %q is missing", name)
+		}
+	}
 	value := reflect.ValueOf(into).Elem()
 	*extra = nil
-	for name, raw := range members {
-		index, ok := fields[name]
+	for name, raw := range came {
+		index, ok := known.fields[name]
 		if !ok {
 			if *extra == nil {
 				*extra = Extra{}
@@ -58,20 +65,31 @@ func encodeObject(from any, extra Extra) ([]byte, error) {
 	return marshal(members)
 }
 
-var fieldsByType sync.Map // reflect.Type -> map[string]int
+// members are the JSON members that a struct type knows.
+type members struct {
+	fields   map[string]int // by name, the field's index
+	required []string
+}
 
-func fieldsOf(t reflect.Type) map[string]int {
-	if known, ok := fieldsByType.Load(t); ok {
-		fields, _ := known.(map[string]int)
-		return fields
+var membersByType sync.Map // reflect.Type -> members
+
+func membersOf(t reflect.Type) members {
+	if cached, ok := membersByType.Load(t); ok {
+		known, _ := cached.(members)
+		return known
 	}
-	fields := map[string]int{}
+	known := members{fields: map[string]int{}}
 	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		if name != "" && name != "-" {
-			fields[name] = i
+		tag := t.Field(i).Tag
+		name, _, _ := strings.Cut(tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		known.fields[name] = i
+		if tag.Get("apipay") == "required" {
+			known.required = append(known.required, name)
 		}
 	}
-	fieldsByType.Store(t, fields)
-	return fields
+	membersByType.Store(t, known)
+	return known
 }

@@ -21,7 +21,7 @@ const (
 
 // PaymentIntent is one payment. Amounts are integers in the currency's minor unit: 1000 is 10.00 EUR, and 1000 JPY.
 type PaymentIntent struct {
-	ID                string              `json:"id"`
+	ID                string              `json:"id" apipay:"required"`
 	Object            string              `json:"object"`
 	Amount            int64               `json:"amount"`
 	AmountRefunded    int64               `json:"amount_refunded"`

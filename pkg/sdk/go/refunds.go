@@ -18,7 +18,7 @@ const (
 
 // Refund is money given back. Amount is in the currency's minor unit.
 type Refund struct {
-	ID            string            `json:"id"`
+	ID            string            `json:"id" apipay:"required"`
 	Object        string            `json:"object"`
 	PaymentIntent string            `json:"payment_intent"`
 	Amount        int64             `json:"amount"`

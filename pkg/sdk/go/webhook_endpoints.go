@@ -18,7 +18,7 @@ const (
 
 // WebhookEndpoint is an address that events are delivered to.
 type WebhookEndpoint struct {
-	ID             string                `json:"id"`
+	ID             string                `json:"id" apipay:"required"`
 	Object         string                `json:"object"`
 	URL            string                `json:"url"`
 	EnabledEvents  []string              `json:"enabled_events"`
@@ -35,7 +35,7 @@ type WebhookEndpoint struct {
 
 // WebhookDelivery is one event on its way to one endpoint.
 type WebhookDelivery struct {
-	ID            string            `json:"id"`
+	ID            string            `json:"id" apipay:"required"`
 	Object        string            `json:"object"`
 	EndpointID    string            `json:"endpoint_id"`
 	EndpointURL   string            `json:"endpoint_url"`
@@ -68,7 +68,7 @@ type DeliveryAttempt struct {
 
 // Recovery is a request to send again what failed.
 type Recovery struct {
-	ID         string `json:"id"`
+	ID         string `json:"id" apipay:"required"`
 	Object     string `json:"object"`
 	EndpointID string `json:"endpoint_id"`
 	Since      int64  `json:"since"`

@@ -43,6 +43,12 @@ abstract class ApiObject implements \JsonSerializable
         return $this->typed($name, is_string(...));
     }
 
+    /** The text without which it is no object of the API. */
+    final protected function requiredText(string $name): string
+    {
+        return $this->text($name) ?? throw new InvalidMember($name);
+    }
+
     /** A missing number is 0. */
     final protected function integer(string $name): int
     {

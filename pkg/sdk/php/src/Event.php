@@ -7,7 +7,7 @@ namespace ApiPay;
 /** A fact that merchants are told. Its id is the same in every delivery: handle each id once. */
 final class Event extends ApiObject
 {
-    public readonly ?string $id;
+    public readonly string $id;
     /** E.g. payment_intent.succeeded; expect types that you do not know. */
     public readonly ?string $type;
     /** Unix seconds. */
@@ -23,7 +23,7 @@ final class Event extends ApiObject
     public function __construct(#[\SensitiveParameter] \stdClass $members)
     {
         parent::__construct($members);
-        $this->id = $this->text('id');
+        $this->id = $this->requiredText('id');
         $this->type = $this->text('type');
         $this->created = $this->integer('created');
         $this->livemode = $this->bool('livemode');

@@ -7,7 +7,7 @@ namespace ApiPay;
 /** One payment. */
 final class PaymentIntent extends ApiObject
 {
-    public readonly ?string $id;
+    public readonly string $id;
     /** In the currency's minor unit: 1000 is 10.00 EUR, and 1000 JPY. */
     public readonly int $amount;
     public readonly int $amountRefunded;
@@ -33,7 +33,7 @@ final class PaymentIntent extends ApiObject
     public function __construct(#[\SensitiveParameter] \stdClass $members)
     {
         parent::__construct($members);
-        $this->id = $this->text('id');
+        $this->id = $this->requiredText('id');
         $this->amount = $this->integer('amount');
         $this->amountRefunded = $this->integer('amount_refunded');
         $this->currency = $this->text('currency');

@@ -7,7 +7,7 @@ namespace ApiPay;
 /** A request to send again what failed. */
 final class Recovery extends ApiObject
 {
-    public readonly ?string $id;
+    public readonly string $id;
     public readonly ?string $endpointId;
     /** Unix seconds. */
     public readonly int $since;
@@ -19,7 +19,7 @@ final class Recovery extends ApiObject
     public function __construct(#[\SensitiveParameter] \stdClass $members)
     {
         parent::__construct($members);
-        $this->id = $this->text('id');
+        $this->id = $this->requiredText('id');
         $this->endpointId = $this->text('endpoint_id');
         $this->since = $this->integer('since');
         $this->status = $this->text('status');

@@ -7,7 +7,7 @@ namespace ApiPay;
 /** Money given back. */
 final class Refund extends ApiObject
 {
-    public readonly ?string $id;
+    public readonly string $id;
     /** The id of the payment. */
     public readonly ?string $paymentIntent;
     /** In the currency's minor unit: 1000 is 10.00 EUR, and 1000 JPY. */
@@ -29,7 +29,7 @@ final class Refund extends ApiObject
     public function __construct(#[\SensitiveParameter] \stdClass $members)
     {
         parent::__construct($members);
-        $this->id = $this->text('id');
+        $this->id = $this->requiredText('id');
         $this->paymentIntent = $this->text('payment_intent');
         $this->amount = $this->integer('amount');
         $this->currency = $this->text('currency');

@@ -7,7 +7,7 @@ namespace ApiPay;
 /** One event on its way to one endpoint. */
 final class WebhookDelivery extends ApiObject
 {
-    public readonly ?string $id;
+    public readonly string $id;
     public readonly ?string $endpointId;
     public readonly ?string $endpointUrl;
     public readonly ?string $eventId;
@@ -30,7 +30,7 @@ final class WebhookDelivery extends ApiObject
     public function __construct(#[\SensitiveParameter] \stdClass $members)
     {
         parent::__construct($members);
-        $this->id = $this->text('id');
+        $this->id = $this->requiredText('id');
         $this->endpointId = $this->text('endpoint_id');
         $this->endpointUrl = $this->text('endpoint_url');
         $this->eventId = $this->text('event_id');

@@ -7,7 +7,7 @@ namespace ApiPay;
 /** An address that events are delivered to. */
 final class WebhookEndpoint extends ApiObject
 {
-    public readonly ?string $id;
+    public readonly string $id;
     public readonly ?string $url;
     /** @var list<string>  */
     public readonly array $enabledEvents;
@@ -36,7 +36,7 @@ final class WebhookEndpoint extends ApiObject
         }
         parent::__construct($members);
         $this->secret = $secret === null ? null : $members->secret;
-        $this->id = $this->text('id');
+        $this->id = $this->requiredText('id');
         $this->url = $this->text('url');
         $this->enabledEvents = $this->textList('enabled_events');
         $this->description = $this->text('description');

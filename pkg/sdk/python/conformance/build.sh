@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with the SDK as it would be installed: from its wheel.
+# Makes .venv with the SDK as it would be installed: from its wheel; then the linter, the types and the tests of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -13,3 +13,6 @@ rm -rf dist
 .venv/bin/python -m build --no-isolation --wheel --outdir dist . >/dev/null
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
 .venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+.venv/bin/python -m ruff check --quiet . >&2
+.venv/bin/python -m mypy >&2
+.venv/bin/python -m pytest -q >&2

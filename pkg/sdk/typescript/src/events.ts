@@ -43,7 +43,7 @@ export class Events {
 
 function objectOf<T>(event: Event, shape: Shape<T>): T {
   try {
-    return shape({ ...event.data.object });
+    return shape({ ...event.data?.object });
   } catch {
     throw invalidResponse("the event's object is not of this kind");
   }

@@ -156,13 +156,13 @@ const flag = optional("boolean");
 const metadata = optional("strings");
 
 export const paymentIntentShape: Shape<PaymentIntent> = object({
-  id: "string", object: text, amount: "integer", amount_refunded: integer, currency: "string", status: "string", livemode: flag,
+  id: "string", object: text, amount: integer, amount_refunded: integer, currency: text, status: text, livemode: flag,
   created: integer, description: text, metadata, merchant_reference: text, payment_method: text,
   last_payment_error: optional(object({ code: text, decline_code: text, message: text })), latest_attempt: text, version: integer,
 });
 
 export const refundShape: Shape<Refund> = object({
-  id: "string", object: text, payment_intent: text, amount: "integer", currency: "string", status: "string", failure_reason: text,
+  id: "string", object: text, payment_intent: text, amount: integer, currency: text, status: text, failure_reason: text,
   reason: text, metadata, livemode: flag, created: integer, version: integer,
 });
 
@@ -186,8 +186,8 @@ export const recoveryShape: Shape<Recovery> = object({
 });
 
 export const eventShape: Shape<Event> = object({
-  id: "string", type: "string", created: integer, livemode: flag, api_version: text,
-  request: optional(object({ id: text, idempotency_key: text })), data: object({ object: object({}) }),
+  id: "string", type: text, created: integer, livemode: flag, api_version: text,
+  request: optional(object({ id: text, idempotency_key: text })), data: optional(object({ object: optional(object({})) })),
 });
 
 export const pageShape = <T>(item: Shape<T>): Shape<Page<T>> =>

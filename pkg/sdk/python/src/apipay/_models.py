@@ -66,10 +66,10 @@ class PaymentIntent(ApiObject):
 
     id: str
     object: str = "payment_intent"
-    amount: int
+    amount: int = 0
     amount_refunded: int = 0
-    currency: str
-    status: str
+    currency: str = ""
+    status: str = ""
     """See :class:`PaymentIntentStatus`."""
     livemode: bool = False
     created: int = 0
@@ -90,9 +90,9 @@ class Refund(ApiObject):
     id: str
     object: str = "refund"
     payment_intent: str = ""
-    amount: int
-    currency: str
-    status: str
+    amount: int = 0
+    currency: str = ""
+    status: str = ""
     """See :class:`RefundStatus`."""
     failure_reason: str | None = None
     reason: str | None = None
@@ -184,7 +184,7 @@ class EventRequest(ApiObject):
 class EventData(ApiObject):
     """The object as it was then."""
 
-    object: dict[str, Any]
+    object: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,13 +192,13 @@ class Event(ApiObject):
     """A fact that merchants are told. Its id is the same in every delivery: handle each id once."""
 
     id: str
-    type: str
+    type: str = ""
     """See :class:`EventType`."""
     created: int = 0
     livemode: bool = False
     api_version: str = ""
     request: EventRequest | None = None
-    data: EventData
+    data: EventData = field(default_factory=EventData)
 
     def payment_intent(self) -> PaymentIntent:
         """The object of a payment_intent event."""

@@ -68,6 +68,15 @@ public abstract class ApiObject {
         return typed(name, String.class);
     }
 
+    /** The text without which it is no object of the API. */
+    final String requiredText(String name) {
+        String value = text(name);
+        if (value == null) {
+            throw new InvalidMemberException(name);
+        }
+        return value;
+    }
+
     /** A missing number is 0. */
     final long integer(String name) {
         Long value = integerOrNull(name);

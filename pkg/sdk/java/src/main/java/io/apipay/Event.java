@@ -15,7 +15,7 @@ public final class Event extends ApiObject {
 
     Event(Map<String, Object> members) {
         super(members);
-        id = text("id");
+        id = requiredText("id");
         type = text("type");
         created = integer("created");
         livemode = bool("livemode");

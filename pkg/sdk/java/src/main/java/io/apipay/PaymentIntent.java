@@ -21,7 +21,7 @@ public final class PaymentIntent extends ApiObject {
 
     PaymentIntent(Map<String, Object> members) {
         super(members);
-        id = text("id");
+        id = requiredText("id");
         amount = integer("amount");
         amountRefunded = integer("amount_refunded");
         currency = text("currency");

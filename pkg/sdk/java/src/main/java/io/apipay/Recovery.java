@@ -13,7 +13,7 @@ public final class Recovery extends ApiObject {
 
     Recovery(Map<String, Object> members) {
         super(members);
-        id = text("id");
+        id = requiredText("id");
         endpointId = text("endpoint_id");
         since = integer("since");
         status = text("status");

@@ -18,7 +18,7 @@ public final class Refund extends ApiObject {
 
     Refund(Map<String, Object> members) {
         super(members);
-        id = text("id");
+        id = requiredText("id");
         paymentIntent = text("payment_intent");
         amount = integer("amount");
         currency = text("currency");

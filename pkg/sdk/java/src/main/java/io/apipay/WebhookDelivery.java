@@ -22,7 +22,7 @@ public final class WebhookDelivery extends ApiObject {
 
     WebhookDelivery(Map<String, Object> members) {
         super(members);
-        id = text("id");
+        id = requiredText("id");
         endpointId = text("endpoint_id");
         endpointUrl = text("endpoint_url");
         eventId = text("event_id");

@@ -19,7 +19,7 @@ public final class WebhookEndpoint extends ApiObject {
 
     WebhookEndpoint(Map<String, Object> members) {
         super(wrapSecret(members));
-        id = text("id");
+        id = requiredText("id");
         url = text("url");
         enabledEvents = textList("enabled_events");
         description = text("description");

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Runs with jdk.httpclient.enableAllMethodRetry=true, see pom.xml: java.net.http would repeat all of these. */
-@Timeout(20)
+@Timeout(60)
 class SentOnceTest {
     @Test
     void eachMethodOnReusedConnectionThatIsCut() throws IOException {
@@ -45,7 +45,7 @@ class SentOnceTest {
             accepting.setDaemon(true);
             accepting.start();
             ApiPay client = ApiPay.builder("apk_test_1").baseUrl("http://127.0.0.1:" + server.getLocalPort())
-                    .timeout(Duration.ofSeconds(5)).build();
+                    .timeout(Duration.ofSeconds(20)).build();
             assertEquals("pi_1", client.paymentIntents().get("pi_1").id());
             ApiPayException e = assertThrows(ApiPayException.class, () -> call.accept(client));
             assertEquals(ApiPayException.Kind.CONNECTION, e.kind());
