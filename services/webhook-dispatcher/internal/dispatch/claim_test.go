@@ -385,7 +385,7 @@ func TestWorklist_ForgetsWhatIsHeld(t *testing.T) {
 	now := time.Now()
 	asks, _ := w.pick(now)
 	require.Len(t, asks, 1)
-	w.settle(asks[0], verdict{held: true}, now)
+	w.settle(asks[0], verdict{held: hold}, now)
 	asks, _ = w.pick(now)
 	require.Empty(t, asks)
 	require.Equal(t, 8, w.free)

@@ -65,7 +65,8 @@ type Dispatcher struct {
 	work    *worklist
 	secrets secretCache
 	// tenants that were seen: they are never deleted.
-	tenants sync.Map
+	tenants   sync.Map
+	weekClock atomic.Pointer[databaseClock]
 	// stated are endpoints whose row in webhook_endpoint_states exists.
 	stated sync.Map
 
@@ -78,8 +79,11 @@ type Dispatcher struct {
 	// rejoin makes the consumer give its partitions up and begin to read anew.
 	rejoin chan struct{}
 
-	results chan attempt
-	sending sync.WaitGroup
+	// results are of attempts that ended; others those that a turn does not record.
+	results, others chan attempt
+	sending         sync.WaitGroup
+	// inFlight are attempts that have not ended.
+	inFlight atomic.Int64
 	// finishTimeout is the constant, but for tests.
 	finishTimeout time.Duration
 	// recordFails stops the claims while results cannot be recorded: what is sent then would be sent again.
@@ -106,6 +110,7 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		client:    post.New(post.Config{Policy: policy, Timeout: config.Timeout, DNS: config.DNS, Proxy: proxy}),
 		work:      newWorklist(config.EndpointConcurrency, slots),
 		results:   make(chan attempt, slots),
+		others:    make(chan attempt, 2*slots),
 
 		finishTimeout: finishTimeout,
 		rejoin:        make(chan struct{}, 1),

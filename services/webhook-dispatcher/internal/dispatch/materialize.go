@@ -26,17 +26,22 @@ var errRecord = errors.New("the database refuses a record")
 func (d *Dispatcher) materialize(ctx context.Context, batch []kafka.Message) error {
 	started := time.Now()
 	arrivals, refusals := sortOut(batch)
+	admitted, more, err := d.admit(ctx, arrivals)
+	if err != nil {
+		return recordError(err)
+	}
 	var made []madeDelivery
-	err := postgres.InWorker(ctx, d.pool, func(tx postgres.Tx) error {
-		admitted, more, err := d.admit(ctx, tx, arrivals)
-		if err != nil {
-			return err
-		}
-		if made, err = insertEvents(ctx, tx, admitted); err != nil {
-			return err
-		}
-		return d.quarantine(ctx, tx, slices.Concat(refusals, more))
-	})
+	if refusals = slices.Concat(refusals, more); len(refusals) == 0 {
+		// One statement is a transaction of its own.
+		made, err = insertEvents(ctx, d.pool, admitted)
+	} else {
+		err = postgres.InWorker(ctx, d.pool, func(tx postgres.Tx) error {
+			if made, err = insertEvents(ctx, tx, admitted); err != nil {
+				return err
+			}
+			return d.quarantine(ctx, tx, refusals)
+		})
+	}
 	if err != nil {
 		return recordError(err)
 	}
@@ -88,8 +93,15 @@ const weeksAhead = 3
 
 // admit turns away events of tenants that do not exist, of weeks that retention has dropped, and of weeks that have no partition
 // yet: no clock of ours is that wrong, and in the default partition they would keep the week's own from being made.
-func (d *Dispatcher) admit(ctx context.Context, tx postgres.Tx, arrivals []arrival) (admitted []arrival, refusals []refusal, err error) {
-	if err := d.learnTenants(ctx, tx, arrivals); err != nil {
+func (d *Dispatcher) admit(ctx context.Context, arrivals []arrival) (admitted []arrival, refusals []refusal, err error) {
+	if len(arrivals) == 0 {
+		return nil, nil, nil
+	}
+	if err := d.learnTenants(ctx, arrivals); err != nil {
+		return nil, nil, err
+	}
+	now, err := d.databaseTime(ctx)
+	if err != nil {
 		return nil, nil, err
 	}
 	gone := map[time.Time]bool{}
@@ -100,15 +112,15 @@ func (d *Dispatcher) admit(ctx context.Context, tx postgres.Tx, arrivals []arriv
 			continue
 		}
 		week := weekOf(a.eventID)
-		if week.AddDate(0, 0, -7*weeksAhead).After(tx.Now) {
+		if week.AddDate(0, 0, -7*weeksAhead).After(now) {
 			refusals = append(refusals, refusal{a.record, tenant, reasonInFuture, "the id of the event is of " + id.Time(a.eventID).UTC().Format(time.RFC3339)})
 			continue
 		}
 		// The weeks of now and of seven days ago always exist.
-		if week.AddDate(0, 0, 14).Before(tx.Now) {
+		if week.AddDate(0, 0, 14).Before(now) {
 			isGone, asked := gone[week]
 			if !asked {
-				if isGone, err = weekIsGone(ctx, tx, week); err != nil {
+				if isGone, err = d.weekIsGone(ctx, week); err != nil {
 					return nil, nil, err
 				}
 				gone[week] = isGone
@@ -123,9 +135,30 @@ func (d *Dispatcher) admit(ctx context.Context, tx postgres.Tx, arrivals []arriv
 	return admitted, refusals, nil
 }
 
+// databaseClock is what the database's clock said, and when.
+type databaseClock struct {
+	said time.Time
+	at   time.Time
+}
+
+const databaseClockLasts = time.Minute
+
+// databaseTime is good for judging weeks: what was said within the last minute, and what has passed since.
+func (d *Dispatcher) databaseTime(ctx context.Context) (time.Time, error) {
+	if c := d.weekClock.Load(); c != nil && time.Since(c.at) < databaseClockLasts {
+		return c.said.Add(time.Since(c.at)), nil
+	}
+	c := databaseClock{at: time.Now()}
+	if err := d.pool.QueryRow(ctx, `SELECT now()`).Scan(&c.said); err != nil {
+		return time.Time{}, fmt.Errorf("asking the database's clock: %w", err)
+	}
+	d.weekClock.Store(&c)
+	return c.said, nil
+}
+
 const findTenants = `SELECT id FROM apipay.tenants WHERE id = ANY($1)`
 
-func (d *Dispatcher) learnTenants(ctx context.Context, tx postgres.Tx, arrivals []arrival) error {
+func (d *Dispatcher) learnTenants(ctx context.Context, arrivals []arrival) error {
 	var unknown []uuid.UUID
 	for _, a := range arrivals {
 		if _, known := d.tenants.Load(a.tenantID); !known && !slices.Contains(unknown, a.tenantID) {
@@ -135,7 +168,7 @@ func (d *Dispatcher) learnTenants(ctx context.Context, tx postgres.Tx, arrivals 
 	if len(unknown) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, findTenants, unknown)
+	rows, err := d.pool.Query(ctx, findTenants, unknown)
 	if err != nil {
 		return fmt.Errorf("finding tenants: %w", err)
 	}
@@ -154,8 +187,8 @@ const weekQuery = `
 	SELECT bool_or(to_regclass('apipay.' || t || '_w' || $1) IS NULL)
 	FROM unnest(ARRAY['webhook_events', 'outbound_webhook_deliveries', 'outbound_webhook_attempts']) AS t`
 
-func weekIsGone(ctx context.Context, tx postgres.Tx, week time.Time) (gone bool, err error) {
-	if err := tx.QueryRow(ctx, weekQuery, week.Format("20060102")).Scan(&gone); err != nil {
+func (d *Dispatcher) weekIsGone(ctx context.Context, week time.Time) (gone bool, err error) {
+	if err := d.pool.QueryRow(ctx, weekQuery, week.Format("20060102")).Scan(&gone); err != nil {
 		return false, fmt.Errorf("looking for the week's partitions: %w", err)
 	}
 	return gone, nil
@@ -201,7 +234,12 @@ type madeDelivery struct {
 	Failed     bool
 }
 
-func insertEvents(ctx context.Context, tx postgres.Tx, arrivals []arrival) ([]madeDelivery, error) {
+// querier is a transaction or, for one statement, a pool.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func insertEvents(ctx context.Context, tx querier, arrivals []arrival) ([]madeDelivery, error) {
 	if len(arrivals) == 0 {
 		return nil, nil
 	}

@@ -23,15 +23,14 @@ func TestPlans_WalkThePartialIndexes(t *testing.T) {
 		args  []any
 		index string
 	}{
-		"claim":    {claimQuery, []any{[]uuid.UUID{uuid.New()}, []int16{0}, []int32{4}, time.Minute}, "_priority_endpoint_id_next_"},
+		"claim":    {claimQuery, []any{[]uuid.UUID{uuid.New()}, []int16{0}, []int32{4}, 4, time.Minute, time.Minute, int64(1)}, "_priority_endpoint_id_next_"},
 		"discover": {discoverQuery, []any{int16(0), uuid.New(), 10}, "_priority_endpoint_id_next_"},
-		"gates":    {readGates, []any{[]uuid.UUID{uuid.New()}, []uuid.UUID{}}, "endpoint_id_lease_until"},
 		"sweep":    {failWaiting, []any{uuid.New(), int16(0), 1000}, "_priority_endpoint_id_next_"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var plan []string
 			require.NoError(t, postgres.InWorker(t.Context(), d.pool, func(tx postgres.Tx) error {
-				if _, err := tx.Exec(t.Context(), planSettings); err != nil {
+				if _, err := tx.Exec(t.Context(), lockEndpoints, []uuid.UUID{}, []int64{}); err != nil {
 					return err
 				}
 				rows, err := tx.Query(t.Context(), "EXPLAIN "+test.query, test.args...)

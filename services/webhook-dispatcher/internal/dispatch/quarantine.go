@@ -135,7 +135,7 @@ func (d *Dispatcher) replayOne(ctx context.Context, tx postgres.Tx, q quarantine
 	arrivals, refusals := sortOut([]kafka.Message{q.record()})
 	if len(refusals) == 0 {
 		var err error
-		if arrivals, refusals, err = d.admit(ctx, tx, arrivals); err != nil {
+		if arrivals, refusals, err = d.admit(ctx, arrivals); err != nil {
 			return nil, err
 		}
 	}
@@ -147,7 +147,7 @@ func (d *Dispatcher) replayOne(ctx context.Context, tx postgres.Tx, q quarantine
 	if err != nil {
 		return nil, fmt.Errorf("beginning a replay: %w", err)
 	}
-	made, err := insertEvents(ctx, postgres.Tx{Tx: nested, Now: tx.Now}, arrivals)
+	made, err := insertEvents(ctx, nested, arrivals)
 	if refused := recordError(err); err != nil {
 		if rollbackErr := nested.Rollback(ctx); rollbackErr != nil {
 			return nil, fmt.Errorf("undoing a replay: %w", rollbackErr)

@@ -19,8 +19,9 @@ const (
 	recordBackoff = 100 * time.Millisecond
 )
 
-// record writes results back, many in one transaction, until the channel is closed. A result stays in hand, and its slot
-// taken, until it is written: while nothing can be, nothing more is sent. It gives up when ctx ends.
+// record writes back what a turn does not, many in one transaction, until the channel is closed: failures, what is given back,
+// and what changes the state of an endpoint. A result stays in hand, and its slot taken, until it is written: while nothing can
+// be, nothing more is sent. It gives up when ctx ends.
 func (d *Dispatcher) record(ctx context.Context) {
 	loop := d.health.Loop("record", time.Minute)
 	told := newTeller(d.log, "record")
@@ -32,7 +33,7 @@ func (d *Dispatcher) record(ctx context.Context) {
 		case <-idle.C:
 			loop.Tick()
 			continue
-		case a, ok := <-d.results:
+		case a, ok := <-d.others:
 			if !ok {
 				return
 			}
@@ -66,7 +67,7 @@ func (d *Dispatcher) collect(first attempt) []attempt {
 	defer timer.Stop()
 	for len(batch) < recordBatch {
 		select {
-		case a, ok := <-d.results:
+		case a, ok := <-d.others:
 			if !ok {
 				return batch
 			}
@@ -181,9 +182,9 @@ const writeAttemptsQuery = `
 	INSERT INTO apipay.outbound_webhook_attempts (event_id, delivery_id, id, endpoint_id, tenant_id, livemode, number, trigger,
 	    outcome, started_at, latency_ms, phases_ms, remote_ip, status_code, error_class, response_excerpt)
 	SELECT r.event_id, r.delivery_id, r.id, r.endpoint_id, r.tenant_id, r.livemode, r.number, r.trigger,
-	    CASE WHEN done.id IS NULL THEN 'superseded' ELSE r.outcome END,
+	    CASE WHEN r.id IN (SELECT o.id FROM done o) THEN r.outcome ELSE 'superseded' END,
 	    r.started_at, r.latency_ms, r.phases_ms, r.remote_ip, r.status_code, r.error_class, r.response_excerpt
-	FROM r LEFT JOIN done ON done.id = r.id
+	FROM r
 	ON CONFLICT (event_id, delivery_id, id) DO NOTHING
 	RETURNING id, outcome = 'superseded' AS superseded`
 

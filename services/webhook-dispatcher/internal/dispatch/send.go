@@ -58,12 +58,10 @@ func (d *Dispatcher) send(ctx context.Context, c *claimed) {
 		})
 	}
 	d.tell(ctx, span, a)
-	if a.result.Succeeded() {
-		d.work.end(c)
-	}
 	if a.result.Ours {
 		d.work.rest(c.EndpointID, d.clock().Add(hold))
 	}
+	d.inFlight.Add(-1)
 	d.results <- a
 }
 

@@ -21,6 +21,8 @@ const (
 	recheck = 15 * time.Millisecond
 	// hold is how long an endpoint rests that cannot be sent to for now. Short, since what ends the reason is not told to us.
 	hold = time.Second
+	// longestHold is for a breaker whose next probe is known: its end is not told either, but comes from another's probe.
+	longestHold = 5 * time.Second
 )
 
 // worklist is what this process knows of where work is: which endpoints have deliveries due, per tenant. It decides who is
@@ -43,8 +45,11 @@ type worklist struct {
 type tenantWork struct {
 	id        uuid.UUID
 	endpoints []*endpointWork
-	next      int
-	inHand    int
+	// next is the place in endpoints after the one that was served last.
+	next   int
+	inHand int
+	// ready are the endpoints that may be asked for in this pick, in turn.
+	ready []*endpointWork
 }
 
 type endpointWork struct {
@@ -55,11 +60,10 @@ type endpointWork struct {
 	// added counts what was added of each priority, to notice what came during a claim.
 	added   [2]int
 	blocked time.Time
-	// inHand are POSTs being claimed, in flight, or failed and not yet recorded.
+	// inHand are deliveries from when they are asked for until their results are recorded, as the cap counts them.
 	inHand int
-	// ended are the leases of POSTs that succeeded and are not yet recorded: they do not count against the endpoint's cap.
-	ended map[uuid.UUID]bool
-	asked *ask
+	place  int
+	asked  *ask
 }
 
 // ask is what a claim asks for.
@@ -68,7 +72,6 @@ type ask struct {
 	priority   int
 	want       int
 	added      int
-	ended      []uuid.UUID
 }
 
 // verdict is what a claim found out about an ask.
@@ -78,8 +81,8 @@ type verdict struct {
 	room int
 	// busy: another dispatcher was claiming for the endpoint.
 	busy bool
-	// held: disabled, deleted or behind its breaker.
-	held bool
+	// held: disabled, deleted or behind its breaker, for the time given at least.
+	held time.Duration
 }
 
 func newWorklist(endpointCap, slots int) *worklist {
@@ -109,7 +112,7 @@ func (w *worklist) endpoint(endpointID, tenantID uuid.UUID) *endpointWork {
 		tenant = &tenantWork{id: tenantID}
 		w.tenants = append(w.tenants, tenant)
 	}
-	e := &endpointWork{id: endpointID, tenant: tenant, ended: map[uuid.UUID]bool{}}
+	e := &endpointWork{id: endpointID, tenant: tenant}
 	tenant.endpoints = append(tenant.endpoints, e)
 	w.endpoints[endpointID] = e
 	return e
@@ -122,35 +125,49 @@ func (w *worklist) signal() {
 	}
 }
 
-// pick takes slots for what is to be claimed now, and answers how long nothing else will be due.
+// pick takes slots for what is to be claimed now, and answers how long nothing else will be due. It looks at every endpoint
+// with work once, however many of them cannot be asked for.
 func (w *worklist) pick(now time.Time) (asks []*ask, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forgetIdle(now)
 	for priority := firstAttempts; priority <= retries; priority++ {
-		for w.free > 0 && w.round(now, priority, &asks) {
+		w.survey(now, priority)
+		for w.free > 0 && w.round(priority, &asks) {
 		}
 	}
 	for _, a := range asks {
-		e := w.endpoints[a.endpointID]
-		e.asked = nil
-		for token := range e.ended {
-			a.ended = append(a.ended, token)
-		}
+		w.endpoints[a.endpointID].asked = nil
 	}
 	return asks, w.nextDue(now)
 }
 
+// survey lists, per tenant, the endpoints that may be asked for, the one whose turn it is first.
+func (w *worklist) survey(now time.Time, priority int) {
+	for _, tenant := range w.tenants {
+		tenant.ready = tenant.ready[:0]
+		n := len(tenant.endpoints)
+		for i := range n {
+			e := tenant.endpoints[(tenant.next+i)%n]
+			e.place = (tenant.next + i) % n
+			if e.due[priority] == nil || e.due[priority].After(now) || e.blocked.After(now) || e.asked != nil {
+				continue
+			}
+			tenant.ready = append(tenant.ready, e)
+		}
+	}
+}
+
 // round gives each tenant one slot at most, and reports whether any took one.
-func (w *worklist) round(now time.Time, priority int, asks *[]*ask) bool {
+func (w *worklist) round(priority int, asks *[]*ask) bool {
 	gave := false
 	for range len(w.tenants) {
 		tenant := w.tenants[w.next%len(w.tenants)]
 		w.next = (w.next + 1) % len(w.tenants)
-		if w.free == 0 || tenant.inHand >= w.free || priority == retries && w.retriesInHand >= w.free {
+		if w.free <= 0 || tenant.inHand >= w.free || priority == retries && w.retriesInHand >= w.free {
 			continue
 		}
-		e := w.choose(tenant, now, priority, len(*asks) < asksPerClaim)
+		e := tenant.choose(w.cap, len(*asks) < asksPerClaim)
 		if e == nil {
 			continue
 		}
@@ -165,17 +182,16 @@ func (w *worklist) round(now time.Time, priority int, asks *[]*ask) bool {
 	return gave
 }
 
-// choose takes the tenant's endpoints in turn.
-func (w *worklist) choose(tenant *tenantWork, now time.Time, priority int, more bool) *endpointWork {
-	for range len(tenant.endpoints) {
-		e := tenant.endpoints[tenant.next%len(tenant.endpoints)]
-		tenant.next = (tenant.next + 1) % len(tenant.endpoints)
-		if e.due[priority] == nil || e.due[priority].After(now) || e.blocked.After(now) || e.inHand >= w.cap {
+// choose takes the tenant's ready endpoints in turn. more says that further endpoints may be asked for.
+func (t *tenantWork) choose(endpointCap int, more bool) *endpointWork {
+	for len(t.ready) > 0 {
+		e := t.ready[0]
+		t.ready = t.ready[1:]
+		if e.inHand >= endpointCap || e.asked == nil && !more {
 			continue
 		}
-		if e.asked == nil && !more || e.asked != nil && e.asked.priority != priority {
-			continue
-		}
+		t.ready = append(t.ready, e)
+		t.next = (e.place + 1) % len(t.endpoints)
 		return e
 	}
 	return nil
@@ -198,9 +214,9 @@ func (w *worklist) settle(a *ask, v verdict, now time.Time) {
 	e := w.endpoints[a.endpointID]
 	w.take(e, a.priority, v.got-a.want)
 	switch {
-	case v.held:
+	case v.held > 0:
 		// The discovery says again that something waits, for as long as it does.
-		e.due, e.blocked = [2]*time.Time{}, now.Add(hold)
+		e.due, e.blocked = [2]*time.Time{}, now.Add(v.held)
 	case v.busy, v.got == v.room && v.room < a.want:
 		e.blocked = now.Add(recheck)
 	case v.got < a.want && e.added[a.priority] == a.added:
@@ -210,36 +226,19 @@ func (w *worklist) settle(a *ask, v verdict, now time.Time) {
 	w.signal()
 }
 
-// end says that a POST succeeded: the endpoint may have the next one at once, while the slot is kept until the result is
-// recorded. What follows a failure waits for the record, which may open the breaker.
-func (w *worklist) end(c *claimed) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	e := w.endpoints[c.EndpointID]
-	w.leave(e, c.Priority)
-	e.ended[c.LeaseToken] = true
-	w.signal()
-}
-
-// release frees the slot of a delivery whose result is recorded.
+// release frees the slot of a delivery whose result is being recorded, or was.
 func (w *worklist) release(c *claimed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := w.endpoints[c.EndpointID]
-	if !e.ended[c.LeaseToken] {
-		w.leave(e, c.Priority)
-	}
-	delete(e.ended, c.LeaseToken)
-	w.free++
+	w.take(w.endpoints[c.EndpointID], c.Priority, -1)
 	w.signal()
 }
 
-func (w *worklist) leave(e *endpointWork, priority int) {
-	e.inHand--
-	e.tenant.inHand--
-	if priority == retries {
-		w.retriesInHand--
-	}
+// retake undoes release for a result that could not be recorded. It may leave fewer than no slots free for a moment.
+func (w *worklist) retake(c *claimed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.take(w.endpoint(c.EndpointID, c.TenantID), c.Priority, 1)
 }
 
 // rest keeps an endpoint from being asked for, for a while.
@@ -284,7 +283,7 @@ func (w *worklist) forgetIdle(now time.Time) {
 	for i := 0; i < len(w.tenants); i++ {
 		t := w.tenants[i]
 		t.endpoints = slices.DeleteFunc(t.endpoints, func(e *endpointWork) bool {
-			idle := e.due[0] == nil && e.due[1] == nil && e.inHand == 0 && len(e.ended) == 0 && !e.blocked.After(now)
+			idle := e.due[0] == nil && e.due[1] == nil && e.inHand == 0 && !e.blocked.After(now)
 			if idle {
 				delete(w.endpoints, e.id)
 			}
