@@ -105,7 +105,7 @@ func TestTraces(t *testing.T) {
 	require.Equal(t, staffCaller, retry.parent())
 	require.Len(t, retry.Links, 1, "the retry leads to the payment's trace")
 	require.Equal(t, trace, hexOf(retry.Links[0].TraceId))
-	require.Equal(t, staffTrace, strings.Split(h.text(t, `SELECT traceparent FROM apipay.outbox_events WHERE type = 'webhook_delivery.retried'`), "-")[1],
+	require.Equal(t, staffTrace, strings.Split(h.text(t, `SELECT traceparent FROM apipay.outbox_events WHERE topic = 'apipay.audit.v1' AND convert_from(payload, 'UTF8') LIKE '%webhook_delivery.retry%'`), "-")[1],
 		"what support did is told within its own trace")
 
 	attempts := c.some(t, 2, "the attempt after it", in("delivery.attempt", "webhook-dispatcher"))
