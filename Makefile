@@ -17,6 +17,8 @@ SCHEMATHESIS_SECONDS ?= 90
 
 # Package patterns of every module of the workspace, and its folders.
 modules     = $(shell go list -m -f '{{.Dir}}')
+# Modules outside the workspace, since their libraries would raise the versions that the services are built with.
+apart       = deploy
 go_files    = $(shell git ls-files -co --exclude-standard '*.go' | grep -v -e '\.pb\.go$$' -e '\.gen\.go$$')
 
 .PHONY: help
@@ -172,6 +174,56 @@ soak-dispatcher: build
 	@SOAK_SECONDS=600 OUTAGE_SECONDS=180 REBALANCE_DELIVERIES=100000 KILLED_EVENTS=2000 KILLS=20 $(DEVSTACK) test-env -- go test -count=1 -timeout 1h -v \
 		-run 'TestSoak|TestConsume_Rebalances|TestRun_Killed' ./services/webhook-dispatcher/internal/dispatch
 
+# VERSION goes into the programs and the labels; GO_IMAGE and BASE_IMAGE may pin the images by digest.
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+IMAGES   := migrate payment-api admin-api outbox-relay webhook-dispatcher
+engine    = $(firstword $(foreach e,docker podman,$(if $(shell command -v $(e) >/dev/null && $(e) info >/dev/null 2>&1 && echo yes),$(e))))
+
+.PHONY: images
+images: ## build the image of each service and of migrate, with docker or podman
+	@engine=$(engine); \
+	if [ -z "$$engine" ]; then \
+		echo "make images: no container engine answers (docker, podman); make test-deploy performs the same steps without one" >&2; exit 1; \
+	fi; \
+	for name in $(IMAGES); do \
+		file=services/$$name/Dockerfile; [ $$name != migrate ] || file=migrations/Dockerfile; \
+		DOCKER_BUILDKIT=1 $$engine build --file $$file --tag apipay/$$name:$(VERSION) \
+			--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
+			$(if $(GO_IMAGE),--build-arg GO_IMAGE=$(GO_IMAGE)) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) .; \
+	done; \
+	echo "images: $(IMAGES), each as apipay/NAME:$(VERSION), built with $$engine"
+
+.PHONY: compose-secrets
+compose-secrets: ## make the secrets that docker-compose.yml mounts, once
+	@deploy/compose-secrets.sh
+
+.PHONY: test-deploy
+test-deploy: build ## hold Dockerfiles and docker-compose.yml against what an engine would do, without one
+	@if ! command -v psql >/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends postgresql-client; \
+		else \
+			echo "make test-deploy: install psql" >&2; exit 1; \
+		fi; \
+	fi
+	@cd deploy && GOWORK=off go test -timeout 20m $(TESTFLAGS) ./...
+
+# The seconds may be given; what each prints last is kept in docs/rolling-restart.md for 600 and 180 of them.
+ROLLING_SECONDS ?= 180
+OUTAGE_SECONDS  ?= 20
+
+.PHONY: rolling
+rolling: build ## restart every replica every 30 s under load, for ROLLING_SECONDS (default 180)
+	@ROLLING_SECONDS=$(ROLLING_SECONDS) go test -count=1 -v -timeout 1h -run '^TestRolling$$' ./pkg/devstack/e2e
+
+.PHONY: outages
+outages: build ## take Postgres and the broker away under load, each for OUTAGE_SECONDS (default 20)
+	@OUTAGE_SECONDS=$(OUTAGE_SECONDS) go test -count=1 -v -timeout 1h -run '^TestOutage$$' ./pkg/devstack/e2e
+
+.PHONY: skew
+skew: build ## run this release beside the next one: schema, replicas, events, refusals
+	@SKEW=1 go test -count=1 -v -timeout 20m -run '^TestSkew' ./pkg/devstack/e2e
+
 .PHONY: relay-programs
 relay-programs: build
 	@go build -o bin/ ./pkg/devstack/cmd/relay-chaos ./pkg/devstack/cmd/relay-bench
@@ -203,7 +255,7 @@ check-generated:
 .PHONY: check-modules
 check-modules:
 	@failed=; \
-	for dir in $(modules); do \
+	for dir in $(modules) $(apart); do \
 		(cd $$dir && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...) || failed="$$failed $$dir"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "not tidy, or not building alone (make tidy):$$failed" >&2; exit 1; fi
@@ -211,10 +263,12 @@ check-modules:
 .PHONY: vet
 vet:
 	@go vet work
+	@for dir in $(apart); do (cd $$dir && GOWORK=off go vet ./...); done
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT)
 	@$(GOLANGCI_LINT) run --allow-parallel-runners $(addsuffix /...,$(modules))
+	@for dir in $(apart); do (cd $$dir && GOWORK=off $(GOLANGCI_LINT) run --allow-parallel-runners ./...); done
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## format every Go file
@@ -228,7 +282,7 @@ generate: ## make the generated code again
 .PHONY: tidy
 tidy: ## bring every go.mod up to date
 	@go work sync
-	@for dir in $(modules); do (cd $$dir && GOWORK=off go mod tidy); done
+	@for dir in $(modules) $(apart); do (cd $$dir && GOWORK=off go mod tidy); done
 
 .PHONY: clean
 clean: $(DEVSTACK) ## stop the local stack and remove its data and the programs
