@@ -10,17 +10,22 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
 	"apipay.io/hub/migrations"
 )
 
+// version is set by the linker: -X main.version=v1.2.3.
+var version = "dev"
+
 const usage = `migrate: applies the schema of ApiPay Hub
 
   migrate up       apply what is missing, and make the weekly partitions
   migrate down     take back the newest migration (its data is lost)
   migrate status   list the migrations and when each was applied
+  migrate version  which build this is
 
 The DSN of the role apipay_owner comes from APIPAY_DATABASE_URL, or from the
 file that APIPAY_DATABASE_URL_FILE names. Connect directly, not through a
@@ -40,6 +45,10 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 1 && (args[0] == "help" || args[0] == "-h" || args[0] == "--help") {
 		_, err := io.WriteString(out, usage)
+		return err
+	}
+	if len(args) == 1 && (args[0] == "version" || args[0] == "--version") {
+		_, err := fmt.Fprintf(out, "migrate %s (%s)\n", version, runtime.Version())
 		return err
 	}
 	if len(args) != 1 {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,23 @@ func (b *balancer) pick() string {
 		}
 	}
 	return ""
+}
+
+// sees waits until the balancer sends calls to every replica. Whoever restarts them one by one does so before the next one,
+// as a rolling update does: ready is what the balancer has seen, not what a probe of another would say.
+func (b *balancer) sees(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	for _, r := range b.replicas {
+		for !r.ready.Load() {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s does not become ready again", r.ops)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	return nil
 }
 
 // probes opens a connection per look: one kept open would be that of a process which has ended since.

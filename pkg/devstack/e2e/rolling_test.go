@@ -63,6 +63,8 @@ func TestRolling(t *testing.T) {
 			restarted := time.Now()
 			require.NoError(t, h.order("restart", name))
 			slowest = max(slowest, time.Since(restarted))
+			require.NoError(t, apis.sees(t.Context()))
+			require.NoError(t, staff.through.sees(t.Context()))
 		}
 		require.NoError(t, second.restart())
 		rounds++
