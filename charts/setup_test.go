@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -79,16 +80,27 @@ func releases(t *testing.T) map[string]chartset.Release {
 	return all
 }
 
-// eachRelease runs check on the objects of every release.
+// eachRelease runs check on the objects of every release. They are the same ones for all tests, which only look at them.
 func eachRelease(t *testing.T, check func(t *testing.T, objects objects)) {
 	t.Helper()
-	for name, release := range releases(t) {
+	all := releases(t)
+	rendering.Do(func() {
+		for name, release := range all {
+			rendered[name] = render(t, release)
+		}
+	})
+	for name := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, render(t, release))
+			check(t, rendered[name])
 		})
 	}
 }
+
+var (
+	rendering sync.Once
+	rendered  = map[string]objects{}
+)
 
 // objects are what a release makes, decoded.
 type objects struct {

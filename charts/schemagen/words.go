@@ -30,7 +30,9 @@ func with(a, b object) object {
 
 func boolean() object { return object{"type": "boolean"} }
 
-func integer(least, most int) object { return object{"type": "integer", "minimum": least, "maximum": most} }
+func integer(least, most int) object {
+	return object{"type": "integer", "minimum": least, "maximum": most}
+}
 
 func port() object { return integer(1, 65535) }
 

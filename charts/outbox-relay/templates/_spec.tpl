@@ -9,6 +9,6 @@ secrets:
     secret: {{ .Values.database.existingSecret | default .Values.global.database.existingSecret }}
     key: {{ .Values.database.key }}
     file: database-url
-  {{- include "service.kafkaSecret" . | indent 2 }}
+  {{- with include "service.kafkaSecret" . | trim }}{{ . | nindent 2 }}{{ end }}
 kafka: true
 {{- end -}}

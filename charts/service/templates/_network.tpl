@@ -136,9 +136,9 @@ spec:
     {{- if $spec.kafka }}
     {{- include "service.kafkaEgress" . | nindent 4 }}
     {{- end }}
-    {{- include "service.otelEgress" . | indent 4 }}
+    {{- with include "service.otelEgress" . | trim }}{{ . | nindent 4 }}{{ end }}
     {{- if $spec.webhooks }}
-    {{- include "service.webhookEgress" . | indent 4 }}
+    {{- include "service.webhookEgress" . | trim | nindent 4 }}
     {{- end }}
     {{- if $spec.https }}
     - to:

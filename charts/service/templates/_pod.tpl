@@ -105,10 +105,10 @@ spec:
       enableServiceLinks: false
       # The pause before SIGTERM, the 15 seconds that a service takes at most to drain, and 5 in reserve.
       terminationGracePeriodSeconds: {{ add .Values.preStopSeconds 15 5 }}
-      {{- include "service.pullSecrets" . | indent 6 }}
+      {{- with include "service.pullSecrets" . | trim }}{{ . | nindent 6 }}{{ end }}
       securityContext:
         {{- include "service.podSecurity" . | nindent 8 }}
-      {{- include "service.placement" . | indent 6 }}
+      {{- with include "service.placement" . | trim }}{{ . | nindent 6 }}{{ end }}
       topologySpreadConstraints:
         {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
         - topologyKey: {{ . }}
@@ -129,8 +129,8 @@ spec:
             - configMapRef:
                 name: {{ include "service.fullname" . }}
           env:
-            {{- include "service.secretEnv" . | indent 12 }}
-            {{- include "service.caEnv" . | indent 12 }}
+            {{- include "service.secretEnv" . | trim | nindent 12 }}
+            {{- with include "service.caEnv" . | trim }}{{ . | nindent 12 }}{{ end }}
           ports:
             {{- if .Values.ports.http }}
             - name: http

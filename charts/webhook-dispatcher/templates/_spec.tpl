@@ -17,7 +17,7 @@ secrets:
     secret: {{ .Values.global.keyset.existingSecret }}
     key: {{ .Values.global.keyset.key }}
     file: keyset.json
-  {{- include "service.kafkaSecret" . | indent 2 }}
+  {{- with include "service.kafkaSecret" . | trim }}{{ . | nindent 2 }}{{ end }}
   {{- with .Values.proxyURL }}
   {{- if .existingSecret }}
   - env: APIPAY_WEBHOOK_PROXY_URL_FILE
