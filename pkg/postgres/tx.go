@@ -26,6 +26,8 @@ type Tx struct {
 	pgx.Tx
 	// Now is the database's now(): the start of this transaction.
 	Now time.Time
+	// ended is set once COMMIT was sent.
+	ended *bool
 }
 
 // ErrCommitUnknown says that COMMIT was sent and its answer lost: the transaction may or may not have
@@ -41,18 +43,19 @@ const (
 // few times, when Postgres asks for that (serialization failure, deadlock), so fn must have no effect
 // outside the transaction. It fails with what fn returned, or with [ErrCommitUnknown].
 func InTenant(ctx context.Context, pool *pgxpool.Pool, scope Scope, fn func(tx Tx) error) error {
+	return InTenantWith(ctx, pool, scope, &pgx.Batch{}, func(tx Tx, _ pgx.BatchResults) error { return fn(tx) })
+}
+
+// InTenantWith is [InTenant] whose first statements are known before it begins: they travel with its BEGIN, in one round
+// trip. fn reads their results in the order of the batch and closes them before it uses tx; it may leave them alone only if
+// the batch is empty.
+func InTenantWith(ctx context.Context, pool *pgxpool.Pool, scope Scope, first *pgx.Batch, fn func(tx Tx, results pgx.BatchResults) error) error {
 	return retry(ctx, func() error {
-		return inTx(ctx, pool, func(raw pgx.Tx) (time.Time, error) {
-			var now time.Time
-			var tenant, mode, idle string
-			err := raw.QueryRow(ctx, scopeTenant+limitIdle, scope.TenantID.String(), strconv.FormatBool(scope.Livemode)).
-				Scan(&tenant, &mode, &now, &idle)
-			return now, err
-		}, fn)
+		return inTx(ctx, pool, begin{scopeTenant + limitIdle, []any{scope.TenantID.String(), strconv.FormatBool(scope.Livemode)}}, first, fn)
 	})
 }
 
-const scopeTenant = `SELECT set_config('app.tenant_id', $1, true), set_config('app.livemode', $2, true), now()`
+const scopeTenant = `SELECT now(), set_config('app.tenant_id', $1, true), set_config('app.livemode', $2, true)`
 
 // limitIdle lets the database end a transaction whose process stands still in its midst, so that it does not keep its locks
 // from those who go on. Nothing of ours waits for anything but the database inside a transaction.
@@ -87,14 +90,9 @@ const AllTenants = "*"
 // InSupport runs fn in a transaction of the role apipay_admin that sees the tenants of the staff token:
 // [AllTenants] or a comma-separated list of UUIDs. Retries and errors as [InTenant].
 func InSupport(ctx context.Context, pool *pgxpool.Pool, adminScope string, fn func(tx Tx) error) error {
-	const query = `SELECT set_config('app.admin_scope', $1, true), now()`
+	const query = `SELECT now(), set_config('app.admin_scope', $1, true)`
 	return retry(ctx, func() error {
-		return inTx(ctx, pool, func(raw pgx.Tx) (time.Time, error) {
-			var now time.Time
-			var set string
-			err := raw.QueryRow(ctx, query, adminScope).Scan(&set, &now)
-			return now, err
-		}, fn)
+		return inTx(ctx, pool, begin{query, []any{adminScope}}, &pgx.Batch{}, func(tx Tx, _ pgx.BatchResults) error { return fn(tx) })
 	})
 }
 
@@ -102,45 +100,128 @@ func InSupport(ctx context.Context, pool *pgxpool.Pool, adminScope string, fn fu
 // as [InTenant].
 func InWorker(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) error {
 	return retry(ctx, func() error {
-		return inTx(ctx, pool, func(raw pgx.Tx) (time.Time, error) {
-			var now time.Time
-			err := raw.QueryRow(ctx, `SELECT now()`).Scan(&now)
-			return now, err
-		}, fn)
+		return inTx(ctx, pool, begin{`SELECT now()`, nil}, &pgx.Batch{}, func(tx Tx, _ pgx.BatchResults) error { return fn(tx) })
 	})
 }
 
-func inTx(ctx context.Context, pool *pgxpool.Pool, setUp func(pgx.Tx) (time.Time, error), fn func(Tx) error) (err error) {
-	raw, err := pool.Begin(ctx)
+// begin is the statement that sets a transaction up. Its first column is now().
+type begin struct {
+	query     string
+	arguments []any
+}
+
+// inTx sends BEGIN, what sets the transaction up and its first statements in one round trip: Postgres skips what follows a
+// statement that failed, so that nothing runs outside the transaction or its scope.
+func inTx(ctx context.Context, pool *pgxpool.Pool, setUp begin, first *pgx.Batch, fn func(Tx, pgx.BatchResults) error) error {
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", redact(err))
 	}
-	done := false
+	defer conn.Release() // closes one that does not come back clean
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
+	batch.Queue(setUp.query, setUp.arguments...)
+	for _, q := range first.QueuedQueries {
+		batch.Queue(q.SQL, q.Arguments...)
+	}
+	results := conn.SendBatch(ctx, batch)
+	raw, ended := results.Tx(), false
 	defer func() {
-		if done {
+		_ = results.Close()
+		if ended {
 			return
 		}
 		// The caller's context may be over already; the connection must come back clean all the same.
 		rollbackCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = raw.Rollback(rollbackCtx) // a connection that cannot roll back is closed by the pool
+		_ = raw.Rollback(rollbackCtx) // a connection that cannot roll back is closed
 	}()
-	now, err := setUp(raw)
-	if err != nil {
-		return fmt.Errorf("scoping the transaction: %w", err)
+	now, err := readSetUp(results)
+	if err == nil && len(first.QueuedQueries) == 0 {
+		err = results.Close()
 	}
-	if err := fn(Tx{Tx: raw, Now: now}); err != nil {
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", redact(err))
+	}
+	if err := fn(Tx{Tx: raw, Now: now, ended: &ended}, results); err != nil || ended {
 		return err
+	}
+	if err := results.Close(); err != nil {
+		return fmt.Errorf("opening the transaction: %w", err)
 	}
 	// Once COMMIT is sent its answer is worth waiting for: a caller that hangs up must not turn it into an
 	// unknown outcome.
 	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	done = true
+	ended = true
 	if err := raw.Commit(commitCtx); err != nil {
 		return commitError(err)
 	}
 	return nil
+}
+
+func readSetUp(results pgx.BatchResults) (now time.Time, err error) {
+	if _, err := results.Exec(); err != nil { // BEGIN
+		return now, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return now, err
+	}
+	return pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (time.Time, error) {
+		// Beside it are the settings, which nobody needs.
+		targets := make([]any, len(row.FieldDescriptions()))
+		targets[0] = &now
+		err := row.Scan(targets...)
+		return now, err
+	})
+}
+
+// CommitWith runs a last batch and commits, in one round trip; nothing may follow it in the function that got the transaction.
+// The commit depends on nothing but that no statement fails: what needs a look at a result first is none for the batch.
+// It fails with [ErrCommitUnknown] when it is not known whether the commit took effect.
+func (tx Tx) CommitWith(ctx context.Context, batch *pgx.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	last := &pgx.Batch{}
+	for _, q := range batch.QueuedQueries {
+		last.Queue(q.SQL, q.Arguments...)
+	}
+	last.Queue("commit")
+	results := tx.SendBatch(ctx, last)
+	defer results.Close()
+	for range batch.QueuedQueries {
+		if _, err := results.Exec(); err != nil {
+			if isNotCommitted(err) {
+				return fmt.Errorf("writing: %w", err)
+			}
+			*tx.ended = true
+			return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+		}
+	}
+	*tx.ended = true
+	tag, err := results.Exec()
+	switch {
+	case err != nil:
+		return commitError(err)
+	case tag.String() == "ROLLBACK":
+		return fmt.Errorf("committing: %w", pgx.ErrTxCommitRollback)
+	}
+	return nil
+}
+
+// isNotCommitted says that a statement before COMMIT failed for sure: Postgres has refused it, and skipped what followed, or
+// nothing was sent. An end of the connection is told by an error, too, and a pooler's word about it proves nothing.
+func isNotCommitted(err error) bool {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return pgErr.SeverityUnlocalized == "ERROR" && pgErr.Code[:2] != "08"
+	}
+	var unsent pgx.ErrPreprocessingBatch
+	return errors.As(err, &unsent) || pgconn.SafeToRetry(err)
 }
 
 // commitError tells a commit that surely failed from one whose answer was lost.
@@ -149,8 +230,9 @@ func commitError(err error) error {
 		return fmt.Errorf("committing: %w", err)
 	}
 	var pgErr *pgconn.PgError
-	// Class 57 (operator intervention) can end the session before or after the commit took effect.
-	if errors.As(err, &pgErr) && pgErr.Code[:2] != "57" {
+	// Class 57 (operator intervention) can end the session before or after the commit took effect, and class 08 is what a
+	// pooler says when it has lost the server.
+	if errors.As(err, &pgErr) && pgErr.Code[:2] != "57" && pgErr.Code[:2] != "08" {
 		return fmt.Errorf("committing: %w", err)
 	}
 	return fmt.Errorf("%w: %w", ErrCommitUnknown, err)

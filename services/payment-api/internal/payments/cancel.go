@@ -17,8 +17,16 @@ func (s *Service) cancel(ctx context.Context, request idempotency.Request, inten
 	run := newRun(request)
 	var response idempotency.Response
 	first := func() (answer, error) {
-		err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) (err error) {
-			response, err = s.cancelIn(ctx, tx, run, intentID)
+		batch := &pgx.Batch{}
+		progress := idempotency.Progress{PaymentIntentID: intentID}
+		idempotency.QueueClaim(batch, run.Request, idempotency.Claimed, progress, run.owner, s.config.Lease, s.config.KeyTTL)
+		batch.Queue(lockIntent, intentID)
+		err := s.inTenantWith(ctx, run.Scope, batch, func(ctx context.Context, tx postgres.Tx, results pgx.BatchResults) error {
+			p, err := readHeld(results, idempotency.ReadClaim)
+			if err != nil {
+				return err
+			}
+			response, err = s.cancelIn(ctx, tx, run, p)
 			return err
 		})
 		failpoint(afterCommit)
@@ -29,15 +37,7 @@ func (s *Service) cancel(ctx context.Context, request idempotency.Request, inten
 	})
 }
 
-func (s *Service) cancelIn(ctx context.Context, tx postgres.Tx, run *run, intentID uuid.UUID) (idempotency.Response, error) {
-	batch := &pgx.Batch{}
-	progress := idempotency.Progress{PaymentIntentID: intentID}
-	idempotency.QueueClaim(batch, run.Request, idempotency.Claimed, progress, run.owner, s.config.Lease, s.config.KeyTTL)
-	batch.Queue(lockIntent, intentID)
-	p, err := readHeld(ctx, tx, batch, idempotency.ReadClaim)
-	if err != nil {
-		return idempotency.Response{}, err
-	}
+func (s *Service) cancelIn(ctx context.Context, tx postgres.Tx, run *run, p intent) (idempotency.Response, error) {
 	switch p.Status {
 	case Succeeded, Canceled:
 		return s.refuse(ctx, tx, run, stateProblem(p, "The payment intent is "+string(p.Status)+" and cannot be canceled."))
@@ -52,12 +52,9 @@ func (s *Service) cancelIn(ctx context.Context, tx postgres.Tx, run *run, intent
 	if err != nil {
 		return idempotency.Response{}, err
 	}
-	batch = &pgx.Batch{}
+	batch := &pgx.Batch{}
 	queueIntentUpdate(batch, p)
 	idempotency.QueueFinish(batch, run.Scope, run.Key, response, s.config.KeyTTL)
-	if err := sendWith(ctx, tx, batch, t); err != nil {
-		return idempotency.Response{}, err
-	}
 	failpoint(beforeCommit)
-	return response, nil
+	return response, commitWith(ctx, tx, batch, t)
 }

@@ -105,12 +105,12 @@ func (s *Service) chargeIntent(ctx context.Context, run *run, intentID uuid.UUID
 	gw := s.gatewayOf(run.Scope.Livemode)
 	var a attempt
 	var refusal *idempotency.Response
-	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
+	first := &pgx.Batch{}
+	hold(first)
+	first.Queue(lockIntent, intentID)
+	err := s.inTenantWith(ctx, run.Scope, first, func(ctx context.Context, tx postgres.Tx, results pgx.BatchResults) error {
 		refusal = nil
-		batch := &pgx.Batch{}
-		hold(batch)
-		batch.Queue(lockIntent, intentID)
-		p, err := readHeld(ctx, tx, batch, held)
+		p, err := readHeld(results, held)
 		if err != nil {
 			return err
 		}
@@ -132,10 +132,10 @@ func (s *Service) chargeIntent(ctx context.Context, run *run, intentID uuid.UUID
 		a = run.charge(tx, &p, *method, gw.Name())
 		t := run.told()
 		t.attempt(a)
-		batch = &pgx.Batch{}
+		batch := &pgx.Batch{}
 		retake(batch)
 		queueCharge(batch, run.Scope, p, a, s.config.Lease)
-		return sendWith(ctx, tx, batch, t)
+		return commitWith(ctx, tx, batch, t)
 	})
 	switch {
 	case err != nil:
@@ -149,9 +149,8 @@ func (s *Service) chargeIntent(ctx context.Context, run *run, intentID uuid.UUID
 
 const lockIntent = `SELECT ` + intentColumns + ` FROM apipay.payment_intents WHERE id = $1 FOR UPDATE`
 
-// readHeld sends a batch that takes the key and then locks the intent.
-func readHeld(ctx context.Context, tx postgres.Tx, batch *pgx.Batch, held func(pgx.BatchResults) error) (intent, error) {
-	results := tx.SendBatch(ctx, batch)
+// readHeld reads the results of a batch that takes the key and then locks the intent.
+func readHeld(results pgx.BatchResults, held func(pgx.BatchResults) error) (intent, error) {
 	defer results.Close()
 	if err := held(results); err != nil {
 		return intent{}, err
@@ -193,7 +192,7 @@ func refuseConfirm(p intent, method *string) *httpapi.Problem {
 	return nil
 }
 
-// refuse stores a problem that will be the answer for good.
+// refuse stores a problem that will be the answer for good, and commits.
 func (s *Service) refuse(ctx context.Context, tx postgres.Tx, run *run, problem *httpapi.Problem) (idempotency.Response, error) {
 	response, err := s.respondProblem(problem, run.RequestID, run.Path)
 	if err != nil {
@@ -201,20 +200,17 @@ func (s *Service) refuse(ctx context.Context, tx postgres.Tx, run *run, problem 
 	}
 	batch := &pgx.Batch{}
 	idempotency.QueueFinish(batch, run.Scope, run.Key, response, s.config.KeyTTL)
-	return response, sendWith(ctx, tx, batch, nil)
+	return response, commitWith(ctx, tx, batch, nil)
 }
 
-// sendWith adds the events to the batch and runs it.
-func sendWith(ctx context.Context, tx postgres.Tx, batch *pgx.Batch, t *told) error {
+// commitWith adds the events to the batch, runs it and commits.
+func commitWith(ctx context.Context, tx postgres.Tx, batch *pgx.Batch, t *told) error {
 	if t != nil {
 		if _, err := outbox.Queue(ctx, batch, tx.Now, t.list...); err != nil {
 			return err
 		}
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	return nil
+	return tx.CommitWith(ctx, batch)
 }
 
 // queueCharge writes the attempt and moves the intent into processing, in one statement.

@@ -87,29 +87,35 @@ func (s *Service) createOnly(ctx context.Context, run *run, intentID uuid.UUID, 
 func (s *Service) createAndConfirm(ctx context.Context, run *run, intentID uuid.UUID, body createBody) (answer, error) {
 	gw := s.gatewayOf(run.Scope.Livemode)
 	var a attempt
-	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
+	point, progress := idempotency.Created, idempotency.Progress{PaymentIntentID: intentID}
+	if gw != nil {
+		point, progress.AttemptID = idempotency.Attempted, run.attemptID
+	}
+	first := &pgx.Batch{}
+	idempotency.QueueClaim(first, run.Request, point, progress, run.owner, s.config.Lease, s.config.KeyTTL)
+	err := s.inTenantWith(ctx, run.Scope, first, func(ctx context.Context, tx postgres.Tx, results pgx.BatchResults) error {
+		err := idempotency.ReadClaim(results)
+		if closing := results.Close(); err == nil {
+			err = closing
+		}
+		if err != nil {
+			return err
+		}
 		p := body.intent(intentID, tx, run.Scope.Livemode)
 		t := run.told()
 		t.intentCreated(p)
 		batch := &pgx.Batch{}
-		progress := idempotency.Progress{PaymentIntentID: p.ID}
 		if gw == nil {
 			// Nobody can be asked to charge: the intent stays, and the key waits at it for a later try.
-			idempotency.QueueClaim(batch, run.Request, idempotency.Created, progress, run.owner, s.config.Lease, s.config.KeyTTL)
 			queueIntentInsert(batch, run.Scope, p)
 			idempotency.QueueYield(batch, run.Scope, run.Key, idempotency.Created)
 		} else {
-			progress.AttemptID = run.attemptID
-			idempotency.QueueClaim(batch, run.Request, idempotency.Attempted, progress, run.owner, s.config.Lease, s.config.KeyTTL)
 			a = run.charge(tx, &p, *p.PaymentMethod, gw.Name())
 			queueIntentInsert(batch, run.Scope, p)
 			queueAttemptInsert(batch, run.Scope, a, s.config.Lease)
 			t.attempt(a)
 		}
-		if _, err := outbox.Queue(ctx, batch, tx.Now, t.list...); err != nil {
-			return err
-		}
-		return claimAndSend(ctx, tx, batch)
+		return commitWith(ctx, tx, batch, t)
 	})
 	if err != nil {
 		return answer{}, err

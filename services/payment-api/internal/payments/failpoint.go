@@ -9,7 +9,7 @@ const (
 	beforeCall = "before_call"
 	// gatewayAccepted: the gateway has answered, nothing of it is written.
 	gatewayAccepted = "gateway_accepted"
-	// beforeCommit: everything is written, COMMIT was not sent.
+	// beforeCommit: every lock is held, the last writes and COMMIT were not sent.
 	beforeCommit = "before_commit"
 	// afterCommit: COMMIT took effect, the client was not answered.
 	afterCommit = "after_commit"

@@ -161,12 +161,11 @@ func (s *Service) abandon(ctx context.Context, run *run) {
 // fate finds out whether T1 of a run took effect. Its transaction may still be in the air, in a database that stood
 // still: the claim waits for one that has claimed the key, and the lock for one that has taken it over.
 func (s *Service) fate(ctx context.Context, run *run) (a attempt, found bool, err error) {
-	err = s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
-		batch := &pgx.Batch{}
-		idempotency.QueueClaim(batch, run.Request, idempotency.Claimed, idempotency.Progress{}, run.owner, s.config.Lease, s.config.KeyTTL)
-		idempotency.QueueLock(batch, run.Scope, run.Key)
-		batch.Queue(selectAttempt, run.attemptID)
-		results := tx.SendBatch(ctx, batch)
+	batch := &pgx.Batch{}
+	idempotency.QueueClaim(batch, run.Request, idempotency.Claimed, idempotency.Progress{}, run.owner, s.config.Lease, s.config.KeyTTL)
+	idempotency.QueueLock(batch, run.Scope, run.Key)
+	batch.Queue(selectAttempt, run.attemptID)
+	err = s.inTenantWith(ctx, run.Scope, batch, func(_ context.Context, _ postgres.Tx, results pgx.BatchResults) error {
 		defer results.Close()
 		err := idempotency.ReadClaim(results)
 		if err == nil {

@@ -3,6 +3,8 @@ package payments_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"net/http"
 	"net/url"
@@ -104,13 +106,21 @@ func (c *cutter) accept() {
 	}
 }
 
+// isCommit finds the execution of a COMMIT in what a client sends: as a query of its own, or as a prepared statement, which
+// pgx names for its text.
+func isCommit(sent []byte) bool {
+	digest := sha256.Sum256([]byte("commit"))
+	bound := "\x00stmtcache_" + hex.EncodeToString(digest[:24]) + "\x00"
+	return bytes.Contains(sent, []byte("Q\x00\x00\x00\x0bcommit\x00")) || bytes.Contains(sent, []byte(bound))
+}
+
 func (c *cutter) upstream(client, server net.Conn, cut chan struct{}) {
 	defer client.Close()
 	defer server.Close()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buffer)
-		if bytes.Contains(buffer[:n], []byte("commit\x00")) && c.commits.Add(-1) == 0 {
+		if isCommit(buffer[:n]) && c.commits.Add(-1) == 0 {
 			if !c.after {
 				c.leave()
 				return

@@ -30,16 +30,16 @@ func (s *Service) refundIntent(ctx context.Context, run *run, intentID, refundID
 	var a attempt
 	var charge chargeOf
 	var refusal *idempotency.Response
-	err := s.inTenant(ctx, run.Scope, func(ctx context.Context, tx postgres.Tx) error {
+	first := &pgx.Batch{}
+	progress := idempotency.Progress{PaymentIntentID: intentID, RefundID: refundID, AttemptID: run.attemptID}
+	idempotency.QueueClaim(first, run.Request, idempotency.Attempted, progress, run.owner, s.config.Lease, s.config.KeyTTL)
+	first.Queue(lockIntent, intentID)
+	first.Queue(selectCharge, intentID)
+	err := s.inTenantWith(ctx, run.Scope, first, func(ctx context.Context, tx postgres.Tx, results pgx.BatchResults) error {
 		refusal = nil
-		batch := &pgx.Batch{}
-		progress := idempotency.Progress{PaymentIntentID: intentID, RefundID: refundID, AttemptID: run.attemptID}
-		idempotency.QueueClaim(batch, run.Request, idempotency.Attempted, progress, run.owner, s.config.Lease, s.config.KeyTTL)
-		batch.Queue(lockIntent, intentID)
-		batch.Queue(selectCharge, intentID)
 		var p intent
 		var err error
-		if p, charge, err = readRefundable(ctx, tx, batch); err != nil {
+		if p, charge, err = readRefundable(results); err != nil {
 			return err
 		}
 		amount := p.remaining()
@@ -65,11 +65,11 @@ func (s *Service) refundIntent(ctx context.Context, run *run, intentID, refundID
 		a = run.refund(tx, r, charge)
 		t := run.told()
 		t.attempt(a)
-		batch = &pgx.Batch{}
+		batch := &pgx.Batch{}
 		queueRefundInsert(batch, run.Scope, r)
 		queueAttemptInsert(batch, run.Scope, a, s.config.Lease)
 		queueIntentUpdate(batch, p)
-		return sendWith(ctx, tx, batch, t)
+		return commitWith(ctx, tx, batch, t)
 	})
 	switch {
 	case err != nil:
@@ -110,9 +110,8 @@ const selectCharge = `
 	SELECT id, gateway, gateway_reference, payment_method
 	FROM apipay.payment_attempts WHERE payment_intent_id = $1 AND kind = 'charge' AND status = 'succeeded'`
 
-// readRefundable sends the batch of T1: the key, the intent's lock, its charge.
-func readRefundable(ctx context.Context, tx postgres.Tx, batch *pgx.Batch) (intent, chargeOf, error) {
-	results := tx.SendBatch(ctx, batch)
+// readRefundable reads the first results of T1: the key, the intent's lock, its charge.
+func readRefundable(results pgx.BatchResults) (intent, chargeOf, error) {
 	defer results.Close()
 	if err := idempotency.ReadClaim(results); err != nil {
 		return intent{}, chargeOf{}, err

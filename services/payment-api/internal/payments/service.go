@@ -173,7 +173,12 @@ const (
 //
 // fn works with the context that it is given, which ends with the transaction's time.
 func (s *Service) inTenant(ctx context.Context, scope postgres.Scope, fn txFunc) error {
-	err := s.once(ctx, scope, fn)
+	return s.inTenantWith(ctx, scope, &pgx.Batch{}, func(ctx context.Context, tx postgres.Tx, _ pgx.BatchResults) error { return fn(ctx, tx) })
+}
+
+// inTenantWith is inTenant whose first statements travel with its BEGIN.
+func (s *Service) inTenantWith(ctx context.Context, scope postgres.Scope, first *pgx.Batch, fn txFuncWith) error {
+	err := s.once(ctx, scope, first, fn)
 	if !errors.Is(err, postgres.ErrCommitUnknown) {
 		return err
 	}
@@ -186,17 +191,22 @@ func (s *Service) inTenant(ctx context.Context, scope postgres.Scope, fn txFunc)
 			return unknown
 		case <-time.After(delay):
 		}
-		err = s.once(ctx, scope, fn)
+		err = s.once(ctx, scope, first, fn)
 	}
 	return err
 }
 
-type txFunc func(ctx context.Context, tx postgres.Tx) error
+type (
+	txFunc     func(ctx context.Context, tx postgres.Tx) error
+	txFuncWith func(ctx context.Context, tx postgres.Tx, results pgx.BatchResults) error
+)
 
-func (s *Service) once(ctx context.Context, scope postgres.Scope, fn txFunc) error {
+func (s *Service) once(ctx context.Context, scope postgres.Scope, first *pgx.Batch, fn txFuncWith) error {
 	ctx, cancel := context.WithTimeout(ctx, txTimeout)
 	defer cancel()
-	return postgres.InTenant(ctx, s.pool, scope, func(tx postgres.Tx) error { return fn(ctx, tx) })
+	return postgres.InTenantWith(ctx, s.pool, scope, first, func(tx postgres.Tx, results pgx.BatchResults) error {
+		return fn(ctx, tx, results)
+	})
 }
 
 // read runs one query of the tenant, in one round trip.

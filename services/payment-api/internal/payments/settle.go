@@ -39,9 +39,12 @@ var errSettled = errors.New("the attempt is settled already")
 // faster, the settlement says how things stand. Locks: key, intent, refund, attempt.
 func (s *Service) settle(ctx context.Context, scope postgres.Scope, a attempt, v verdict, checker *uuid.UUID) (settlement, error) {
 	var settled settlement
-	err := s.inTenant(ctx, scope, func(ctx context.Context, tx postgres.Tx) error {
-		var err error
-		settled, err = s.settleIn(ctx, tx, scope, a, v, checker)
+	err := s.inTenantWith(ctx, scope, lockForSettling(scope, a, v, checker), func(ctx context.Context, tx postgres.Tx, results pgx.BatchResults) error {
+		locked, record, err := readForSettling(results, a)
+		if err != nil {
+			return err
+		}
+		settled, err = s.settleIn(ctx, tx, scope, a, locked, record)
 		return err
 	})
 	if errors.Is(err, errSettled) {
@@ -51,11 +54,7 @@ func (s *Service) settle(ctx context.Context, scope postgres.Scope, a attempt, v
 	return settled, err
 }
 
-func (s *Service) settleIn(ctx context.Context, tx postgres.Tx, scope postgres.Scope, a attempt, v verdict, checker *uuid.UUID) (settlement, error) {
-	locked, record, err := lockForSettling(ctx, tx, scope, a, v, checker)
-	if err != nil {
-		return settlement{}, err
-	}
+func (s *Service) settleIn(ctx context.Context, tx postgres.Tx, scope postgres.Scope, a attempt, locked settlement, record *idempotency.Record) (settlement, error) {
 	t := &told{scope: scope, request: outbox.Request{ID: text(a.RequestID), IdempotencyKey: text(a.IdempotencyKey)}}
 	t.attempt(locked.attempt)
 	batch := &pgx.Batch{}
@@ -72,18 +71,16 @@ func (s *Service) settleIn(ctx context.Context, tx postgres.Tx, scope postgres.S
 			return settlement{}, err
 		}
 	}
-	if err := sendWith(ctx, tx, batch, t); err != nil {
+	failpoint(beforeCommit)
+	if err := commitWith(ctx, tx, batch, t); err != nil {
 		return settlement{}, err
 	}
 	locked.mine = true
-	failpoint(beforeCommit)
 	return locked, nil
 }
 
 // lockForSettling takes the locks in their order and writes the attempt under its guard.
-func lockForSettling(ctx context.Context, tx postgres.Tx, scope postgres.Scope, a attempt, v verdict, checker *uuid.UUID) (
-	locked settlement, record *idempotency.Record, err error,
-) {
+func lockForSettling(scope postgres.Scope, a attempt, v verdict, checker *uuid.UUID) *pgx.Batch {
 	// The first check of an unknown outcome comes early; the reconciler's later ones double their distance.
 	const update = `
 		UPDATE apipay.payment_attempts
@@ -105,7 +102,11 @@ func lockForSettling(ctx context.Context, tx postgres.Tx, scope postgres.Scope, 
 	}
 	batch.Queue(update, a.ID, string(v.status), optional(v.reference), optional(v.declineCode), optional(v.message),
 		checkDelay(0), checker)
-	results := tx.SendBatch(ctx, batch)
+	return batch
+}
+
+// readForSettling reads the results of lockForSettling; record is nil where the key is gone.
+func readForSettling(results pgx.BatchResults, a attempt) (locked settlement, record *idempotency.Record, err error) {
 	defer results.Close()
 	if a.IdempotencyKey != nil {
 		r, found, err := idempotency.ReadLock(results)

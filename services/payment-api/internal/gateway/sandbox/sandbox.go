@@ -87,10 +87,12 @@ func (g *Gateway) Charge(ctx context.Context, a gateway.Attempt) (gateway.Result
 		return gateway.Result{}, fmt.Errorf("sandbox: %s: %w", a.PaymentMethod, gateway.ErrNotExecuted)
 	}
 	var row entry
-	err := postgres.InTenant(ctx, g.pool, a.Scope, func(tx postgres.Tx) error {
-		var err error
-		row, err = record(ctx, tx, a, m.charge, m.declineCode, nil)
-		return err
+	batch := record(a, m.charge, m.declineCode, nil)
+	err := postgres.InTenantWith(ctx, g.pool, a.Scope, batch, func(tx postgres.Tx, results pgx.BatchResults) (err error) {
+		if row, err = readRecord(results); err != nil {
+			return err
+		}
+		return tx.CommitWith(ctx, &pgx.Batch{})
 	})
 	if err != nil {
 		return gateway.Result{}, fmt.Errorf("writing the sandbox ledger: %w", err)
@@ -150,7 +152,7 @@ func (g *Gateway) Refund(ctx context.Context, a gateway.Attempt) (gateway.Result
 			outcome, settlesTo = gateway.Pending, &declined
 		}
 		var err error
-		row, err = record(ctx, tx, a, outcome, code, settlesTo)
+		row, err = readRecord(tx.SendBatch(ctx, record(a, outcome, code, settlesTo)))
 		return err
 	})
 	if err != nil {
@@ -184,7 +186,7 @@ func (g *Gateway) Lookup(ctx context.Context, a gateway.Attempt) (gateway.Result
 func (g *Gateway) Close(ctx context.Context, a gateway.Attempt) (gateway.Result, error) {
 	var row entry
 	err := postgres.InTenant(ctx, g.pool, a.Scope, func(tx postgres.Tx) error {
-		if _, err := record(ctx, tx, a, outcomeClosed, "", nil); err != nil {
+		if _, err := readRecord(tx.SendBatch(ctx, record(a, outcomeClosed, "", nil))); err != nil {
 			return err
 		}
 		var err error
@@ -229,8 +231,8 @@ func (e entry) result() gateway.Result {
 	return r
 }
 
-// record writes the ledger's row of an attempt, unless there is one, and answers the row that counts.
-func record(ctx context.Context, tx postgres.Tx, a gateway.Attempt, status gateway.Outcome, declineCode string, settlesTo *string) (entry, error) {
+// record writes the ledger's row of an attempt, unless there is one, and reads the row that counts.
+func record(a gateway.Attempt, status gateway.Outcome, declineCode string, settlesTo *string) *pgx.Batch {
 	const insert = `
 		INSERT INTO apipay.sandbox_charges (attempt_id, tenant_id, livemode, kind, status, settles_to, amount, currency,
 			payment_method, charge_id, decline_code)
@@ -249,7 +251,10 @@ func record(ctx context.Context, tx postgres.Tx, a gateway.Attempt, status gatew
 		a.PaymentMethod, chargeID, code)
 	// After a conflict the row that is there is visible to this second statement.
 	batch.Queue(selectEntry, a.ID)
-	results := tx.SendBatch(ctx, batch)
+	return batch
+}
+
+func readRecord(results pgx.BatchResults) (entry, error) {
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {
 		return entry{}, err
