@@ -22,7 +22,7 @@ func (c *Client) dialPlain(ctx context.Context, _, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	return &sniffedConn{Conn: conn, raw: conn}, nil
+	return &sniffedConn{Conn: conn, raw: conn, left: timingsOf(ctx).left}, nil
 }
 
 // dialTLS is for https:// URLs. An HTTP/2 connection is returned bare, since net/http recognizes it by its type.
@@ -54,7 +54,7 @@ func (c *Client) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) 
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
 		return conn, nil
 	}
-	return &sniffedConn{Conn: conn, raw: raw}, nil
+	return &sniffedConn{Conn: conn, raw: raw, left: timingsOf(ctx).left}, nil
 }
 
 // serverName drops the root's dot, which certificates do not have.

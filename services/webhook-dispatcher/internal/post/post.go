@@ -8,10 +8,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,7 +30,9 @@ const (
 	idleTimeout = 4 * time.Second
 	// maxConnectionAge is how long an endpoint's connections are used before its name is looked up again.
 	maxConnectionAge = 2 * time.Minute
-	maxIdle          = 64
+	// shortestIdle is what a receiver must have kept a connection for, for that to be a rule of its own.
+	shortestIdle = 20 * time.Millisecond
+	maxIdle      = 64
 	// grace is what an exchange has to end in after its connection was closed, before it is left to itself.
 	grace = 300 * time.Millisecond
 	// stallTimeout is how long an HTTP/2 connection may take no byte, or leave a ping without an answer.
@@ -62,6 +62,9 @@ type Client struct {
 	sessions tls.ClientSessionCache
 	// proxyIsAway stands until a probe reaches the proxy.
 	proxyIsAway atomic.Bool
+	// proxyLeft is since when, in Unix nanoseconds. proxyAnswers: it answers probes.
+	proxyLeft    atomic.Int64
+	proxyAnswers atomic.Bool
 	// tunneled is when the proxy last opened a tunnel, in Unix nanoseconds.
 	tunneled atomic.Int64
 
@@ -75,6 +78,8 @@ type keeper struct {
 	transport *http.Transport
 	born      time.Time
 	used      time.Time
+	// idle is how long its connections are kept unused.
+	idle time.Duration
 }
 
 // New makes a client; Close it.
@@ -90,13 +95,18 @@ func New(config Config) *Client {
 // Close closes idle connections, and does not wait long for those that will not be closed.
 func (c *Client) Close() {
 	c.mu.Lock()
-	keepers := slices.Collect(maps.Values(c.endpoints))
+	var transports []*http.Transport
+	for _, k := range c.endpoints {
+		if k.transport != nil {
+			transports = append(transports, k.transport)
+		}
+	}
 	c.mu.Unlock()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		for _, k := range keepers {
-			k.transport.CloseIdleConnections()
+		for _, transport := range transports {
+			transport.CloseIdleConnections()
 		}
 	}()
 	select {
@@ -142,23 +152,36 @@ func (c *Client) Post(ctx context.Context, request Request) Result {
 	if err := c.config.Policy.CheckURL(request.URL); err != nil {
 		return Result{Class: classOf(err, phaseStart)}
 	}
-	t := newTimings()
-	postCtx, cancel := context.WithTimeout(t.attach(ctx), c.config.Timeout)
+	limit, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	ended := make(chan Result, 1)
-	// Whatever net/http does there, and whatever it waits for, the caller is free at the limit.
-	go c.exchange(postCtx, request, t, ended)
-	var result Result
-	select {
-	case result = <-ended:
-	case <-postCtx.Done():
-		result = c.cutOff(request.EndpointID, t, ended)
+	t := newTimings()
+	t.left = func(after time.Duration) { c.learnIdle(request.EndpointID, after) }
+	result := c.once(limit, request, t)
+	if result.Class == ClassReset && t.wasUnread() && limit.Err() == nil {
+		// Of the same attempt, and not on another connection that was kept as long.
+		c.renew(request.EndpointID)
+		again := newTimings()
+		again.start, again.left = t.start, t.left
+		t = again
+		result = c.once(limit, request, t)
 	}
-	if result.Class != "" && ctx.Err() != nil {
+	if result.Class != "" && (ctx.Err() != nil || c.isProxys(limit, result.Class)) {
 		result.Ours = true
 	}
 	result.Phases, result.RemoteIP, result.Reused = t.finish()
 	return result
+}
+
+// once is one exchange within the limit, whatever net/http does there and whatever it waits for.
+func (c *Client) once(limit context.Context, request Request, t *timings) Result {
+	ended := make(chan Result, 1)
+	go c.exchange(t.attach(limit), request, t, ended)
+	select {
+	case result := <-ended:
+		return result
+	case <-limit.Done():
+		return c.cutOff(request.EndpointID, t, ended)
+	}
 }
 
 // cutOff ends an exchange that is over its limit: its connection is closed under it, and if even that does not end it, it
@@ -222,36 +245,62 @@ func (c *Client) transport(endpointID uuid.UUID) *http.Transport {
 		c.swept = now
 		for id, k := range c.endpoints {
 			if now.Sub(k.used) > 2*time.Minute {
-				go k.transport.CloseIdleConnections() // it may wait for a receiver, and nobody for it
+				k.drop()
 				delete(c.endpoints, id)
 			}
 		}
 	}
 	k := c.endpoints[endpointID]
-	if k == nil || now.Sub(k.born) > maxConnectionAge {
-		if k != nil {
-			go k.transport.CloseIdleConnections() // as above
-		}
-		k = &keeper{transport: c.newTransport(), born: now}
+	if k == nil {
+		k = &keeper{idle: idleTimeout}
 		c.endpoints[endpointID] = k
+	}
+	if k.transport == nil || now.Sub(k.born) > maxConnectionAge {
+		k.drop()
+		k.transport, k.born = c.newTransport(k.idle), now
 	}
 	k.used = now
 	return k.transport
 }
 
-// abandon keeps later attempts off the connections of one that does not end.
-func (c *Client) abandon(endpointID uuid.UUID, t *timings) {
+// learnIdle keeps the connections of an endpoint for half as long, from now on, as its receiver was seen to keep one. What ends
+// at once says nothing of that.
+func (c *Client) learnIdle(endpointID uuid.UUID, after time.Duration) {
+	if after < shortestIdle {
+		return
+	}
 	c.mu.Lock()
-	k := c.endpoints[endpointID]
-	delete(c.endpoints, endpointID)
-	c.mu.Unlock()
-	t.severShared()
-	if k != nil {
-		go k.transport.CloseIdleConnections() // as in transport
+	defer c.mu.Unlock()
+	if k := c.endpoints[endpointID]; k != nil && after/2 < k.idle {
+		k.idle = after / 2
+		k.drop()
 	}
 }
 
-func (c *Client) newTransport() *http.Transport {
+// drop leaves the connections that are kept now; what is in flight on them ends there.
+func (k *keeper) drop() {
+	if k.transport != nil {
+		go k.transport.CloseIdleConnections() // it may wait for a receiver, and nobody for it
+		k.transport = nil
+	}
+}
+
+// renew keeps later attempts off the connections that are kept now.
+func (c *Client) renew(endpointID uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.endpoints[endpointID]; k != nil {
+		k.drop()
+	}
+}
+
+// abandon keeps later attempts off the connections of one that does not end.
+func (c *Client) abandon(endpointID uuid.UUID, t *timings) {
+	t.severShared()
+	c.renew(endpointID)
+}
+
+func (c *Client) newTransport(idle time.Duration) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // the environment's proxies are not for webhooks
 		DialContext:            c.dialPlain,
@@ -259,7 +308,7 @@ func (c *Client) newTransport() *http.Transport {
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    maxIdle,
-		IdleConnTimeout:        idleTimeout,
+		IdleConnTimeout:        idle,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		ReadBufferSize:         4 << 10,
 		WriteBufferSize:        4 << 10,

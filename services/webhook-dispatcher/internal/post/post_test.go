@@ -365,51 +365,6 @@ func TestPost_HTTP2(t *testing.T) {
 	require.EqualValues(t, 50, got.Load())
 }
 
-// D3: the configured proxy carries everything, to the address judged here; away, it is our fault.
-func TestPost_Proxy(t *testing.T) {
-	t.Parallel()
-	rx := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	defer rx.Close()
-	var tunnels atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodConnect {
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
-		}
-		tunnels.Add(1)
-		to, err := net.Dial("tcp", r.Host)
-		if err != nil {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		conn, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
-		go func() { _, _ = io.Copy(to, buffered); to.Close() }()
-		go func() { _, _ = io.Copy(conn, to); conn.Close() }()
-	}))
-	u, err := url.Parse(proxy.URL)
-	require.NoError(t, err)
-	c := newClient(t, func(c *Config) { c.Proxy = u })
-	require.True(t, c.try(t, rx.URL).Succeeded())
-	require.EqualValues(t, 1, tunnels.Load())
-	require.Equal(t, ClassConnect, c.try(t, "http://127.0.0.1:1/").Class)
-	require.Equal(t, ClassBlocked, c.try(t, "http://10.0.0.1/").Class)
-	require.EqualValues(t, 2, tunnels.Load(), "a blocked address is not asked for")
-	proxy.Close()
-	require.True(t, c.try(t, rx.URL).Ours)
-	require.NotEmpty(t, c.Paused())
-	c.Probe(t.Context())
-	require.NotEmpty(t, c.Paused())
-	listener, err := net.Listen("tcp", u.Host)
-	require.NoError(t, err)
-	defer listener.Close()
-	c.Probe(t.Context())
-	require.Empty(t, c.Paused())
-}
-
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

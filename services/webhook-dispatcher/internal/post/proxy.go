@@ -16,6 +16,10 @@ import (
 // tunnelProof is how long a tunnel shows that the proxy serves us.
 const tunnelProof = time.Minute
 
+// silentProxy is how long a proxy that answered probes once, and does not anymore, keeps sending paused. What is sent then is
+// given back uncounted if it does not get through.
+const silentProxy = 30 * time.Second
+
 // connectByProxy asks the proxy for a tunnel to an address that was resolved and judged here. The proxy's own address is
 // the operator's and not judged. A proxy that is away or refuses us is our fault, not the receiver's.
 func (c *Client) connectByProxy(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
@@ -59,7 +63,7 @@ func (c *Client) askTunnel(ctx context.Context, conn net.Conn, to netip.AddrPort
 	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // see above
 	if err != nil {
 		if ctx.Err() != nil || isTimeout(err) {
-			// A proxy that waits for a receiver that does not answer looks like this.
+			// A proxy that waits for a receiver that does not answer looks like this, and so does one that stands still.
 			return nil, fmt.Errorf("waiting for the tunnel: %w", err)
 		}
 		return nil, c.proxyAway(err)
@@ -85,8 +89,14 @@ func (c *Client) askTunnel(ctx context.Context, conn net.Conn, to netip.AddrPort
 	return conn, nil
 }
 
+func (c *Client) leaveProxy() {
+	if c.proxyIsAway.CompareAndSwap(false, true) {
+		c.proxyLeft.Store(time.Now().UnixNano())
+	}
+}
+
 func (c *Client) proxyAway(err error) error {
-	c.proxyIsAway.Store(true)
+	c.leaveProxy()
 	return &oursError{fmt.Errorf("asking the proxy: %w", err)}
 }
 
@@ -98,10 +108,62 @@ func proxyAddress(proxy *url.URL) string {
 	return net.JoinHostPort(proxy.Hostname(), port)
 }
 
-func (c *Client) probeProxy(ctx context.Context) error {
+// isProxys judges a failure without an answer, which may be the receiver's or that of a proxy that died or stands still.
+func (c *Client) isProxys(limit context.Context, class Class) bool {
+	if c.config.Proxy == nil || class != ClassTimeout && class != ClassConnectTimeout && class != ClassReset {
+		return false
+	}
+	if !c.proxyIsAway.Load() && limit.Err() == nil {
+		c.probeProxy(limit)
+	}
+	return c.proxyIsAway.Load()
+}
+
+// probeProxy looks whether the proxy lives. One that never answered a probe may be one that answers to CONNECT only, and is
+// judged by its tunnels alone; so is one that stopped answering, after a while, lest sending is paused for ever.
+func (c *Client) probeProxy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.probeTimeout())
+	defer cancel()
+	err := c.askProxy(ctx)
+	switch {
+	case err == nil:
+		c.proxyAnswers.Store(true)
+		c.proxyIsAway.Store(false)
+	case !isTimeout(err):
+		c.leaveProxy()
+	case c.proxyAnswers.Load():
+		c.leaveProxy()
+		if time.Since(time.Unix(0, c.proxyLeft.Load())) > silentProxy {
+			c.proxyAnswers.Store(false)
+			c.proxyIsAway.Store(false)
+		}
+	default:
+		// It takes connections.
+		c.proxyIsAway.Store(false)
+	}
+}
+
+func (c *Client) probeTimeout() time.Duration { return min(maxProbeTimeout, c.config.Timeout/8) }
+
+// askProxy asks the proxy for anything at all. A port that accepts connections is no proof: the system does that for a
+// process that stands still. Any answer is, a refusal too, and so is the end of the connection.
+func (c *Client) askProxy(ctx context.Context) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", proxyAddress(c.config.Proxy))
 	if err != nil {
 		return err
 	}
-	return conn.Close()
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	// To a proxy that speaks TLS this is no handshake, which it says or ends the connection for.
+	if _, err := conn.Write([]byte("OPTIONS * HTTP/1.1\r\nHost: " + c.config.Proxy.Host + "\r\nMax-Forwards: 0\r\nConnection: close\r\n\r\n")); err != nil {
+		return err
+	}
+	if _, err := conn.Read(make([]byte, 1)); isTimeout(err) {
+		return err
+	}
+	return nil
 }

@@ -314,14 +314,10 @@ func (c *Client) Degraded() string {
 	return c.resolver.paused()
 }
 
-// Probe looks whether what was away works again.
+// Probe looks whether what was away works again, and whether the proxy still does.
 func (c *Client) Probe(ctx context.Context) {
-	if c.proxyIsAway.Load() {
-		probeCtx, cancel := context.WithTimeout(ctx, maxProbeTimeout)
-		defer cancel()
-		if c.probeProxy(probeCtx) == nil {
-			c.proxyIsAway.Store(false)
-		}
+	if c.config.Proxy != nil {
+		c.probeProxy(ctx)
 	}
 	if c.resolver.paused() != "" {
 		c.resolver.probe(ctx)

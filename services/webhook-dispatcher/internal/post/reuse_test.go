@@ -94,6 +94,81 @@ func TestPost_IdleConnectionsEndBeforeTheReceivers(t *testing.T) {
 	}
 }
 
+// B57: receivers that close idle connections sooner than we do, and events at just that interval. Each is one POST, which
+// succeeds; what such a receiver is seen to do once, it is spared from then on.
+func TestPost_ReceiversThatKeepConnectionsShortly(t *testing.T) {
+	t.Parallel()
+	for _, idle := range []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second, 3900 * time.Millisecond} {
+		t.Run(idle.String(), func(t *testing.T) {
+			t.Parallel()
+			k := newKeepAlive(t, func() time.Duration { return idle })
+			c := newClient(t, nil)
+			endpointID := uuid.New()
+			for n := range 4 {
+				started := time.Now()
+				result, requests := k.post(t, c, endpointID, n)
+				require.True(t, result.Succeeded(), result.Class)
+				require.Equal(t, 1, requests)
+				if n < 3 {
+					// The first time it is seen to close, then it would be met closing.
+					<-time.After(time.Until(started.Add(idle + time.Duration(1-min(n, 1))*50*time.Millisecond)))
+				}
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			require.InDelta(t, idle/2, c.endpoints[endpointID].idle, float64(idle)/4)
+		})
+	}
+}
+
+// B57: a request into a connection that the receiver had left goes at once on a new one, as the same attempt: its FIN shows that
+// it took nothing of it. Where it may have, the attempt failed.
+func TestPost_UnreadRequestsGoAgain(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare func(conn *net.TCPConn, request func())
+		unread  bool
+	}{
+		"left before the request":       {func(conn *net.TCPConn, request func()) { conn.Close(); request() }, true},
+		"took the request and left":     {func(conn *net.TCPConn, request func()) { request(); readSome(conn); conn.Close() }, false},
+		"left the request in its queue": {func(conn *net.TCPConn, request func()) { request(); waitReadable(conn); conn.Close() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer listener.Close()
+			ours, err := net.Dial("tcp", listener.Addr().String())
+			require.NoError(t, err)
+			defer ours.Close()
+			theirs, err := listener.Accept()
+			require.NoError(t, err)
+			defer theirs.Close()
+			owner := newTimings()
+			conn := &sniffedConn{Conn: ours, raw: ours}
+			conn.reset(owner)
+			test.prepare(theirs.(*net.TCPConn), func() {
+				_, err := conn.Write([]byte("POST / HTTP/1.1\r\n\r\n"))
+				require.NoError(t, err)
+			})
+			_, err = conn.Read(make([]byte, 1))
+			require.Error(t, err)
+			require.Equal(t, test.unread, conn.wasUnread(owner), err)
+		})
+	}
+}
+
+func readSome(conn net.Conn) { _, _ = conn.Read(make([]byte, 100)) }
+
+func waitReadable(conn *net.TCPConn) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	first := true
+	_ = raw.Read(func(uintptr) bool { ready := !first; first = false; return ready })
+}
+
 // B57: connections that close at just the moment of the next request. An attempt is one POST at most, and one that
 // failed says so; what was dead before anything was written costs nothing.
 func TestPost_ConnectionsClosedInTheMoment(t *testing.T) {

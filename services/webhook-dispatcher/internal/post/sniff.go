@@ -1,6 +1,8 @@
 package post
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -28,6 +30,16 @@ type sniffedConn struct {
 	decided   bool
 	interim   int
 	emptyLine bool
+
+	// ended: the receiver's end of the connection has come. wrote: something of the owner's request was written before. unread:
+	// the receiver's end came, and it had not taken a byte of the request.
+	ended, wrote, unread bool
+	// taken is what the receiver had acknowledged before the owner's request, if that is known.
+	taken   uint64
+	isKnown bool
+	// heard is when the receiver last said something; left is told how long after that it ended the connection.
+	heard time.Time
+	left  func(after time.Duration)
 }
 
 func (c *sniffedConn) Read(b []byte) (int, error) {
@@ -35,13 +47,50 @@ func (c *sniffedConn) Read(b []byte) (int, error) {
 	if n > 0 {
 		c.sniff(b[:n])
 	}
+	if err != nil && !errors.Is(err, net.ErrClosed) && !isTimeout(err) {
+		c.end(errors.Is(err, io.EOF))
+	}
 	return n, err
+}
+
+func (c *sniffedConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.wrote = true
+	c.mu.Unlock()
+	n, err := c.Conn.Write(b)
+	if err != nil && !errors.Is(err, net.ErrClosed) && !isTimeout(err) {
+		c.end(hasEnded(c.raw))
+	}
+	return n, err
+}
+
+// end notes whether the receiver left before it took the request, as those do that close idle connections: it has happened
+// if nothing was written by then, and it is proved if its FIN came without having acknowledged a byte, since a FIN acknowledges
+// all that has come by then. A reset proves nothing: it may answer what was read.
+func (c *sniffedConn) end(byFIN bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended && c.left != nil && !c.heard.IsZero() {
+		c.left(time.Since(c.heard))
+	}
+	c.ended = true
+	if c.n == 0 && c.interim == 0 && c.wrote && byFIN && c.isKnown && acknowledgedNothingSince(c.raw, c.taken) {
+		c.unread = true
+	}
+}
+
+// wasUnread says that the owner's request went into a connection that the receiver had left.
+func (c *sniffedConn) wasUnread(owner *timings) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owner == owner && (c.unread || c.ended && !c.wrote)
 }
 
 // sniff goes on past interim answers: their blocks end with an empty line, and the next status line follows.
 func (c *sniffedConn) sniff(b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.heard = time.Now()
 	for _, x := range b {
 		if c.decided {
 			return
@@ -75,6 +124,8 @@ func (c *sniffedConn) reset(owner *timings) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.owner, c.n, c.decided, c.interim, c.emptyLine = owner, 0, false, 0, false
+	c.wrote, c.unread = false, c.ended
+	c.taken, c.isKnown = acknowledged(c.raw)
 }
 
 // status is the code of the final status line, 0 if it has not come in full, and that of the last interim one before it.

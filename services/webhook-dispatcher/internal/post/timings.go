@@ -23,6 +23,8 @@ type timings struct {
 	shared *tls.Conn
 	// answer is what the receiver said so far.
 	answer *Result
+	// left is told when the receiver ends the connection that this exchange makes.
+	left func(after time.Duration)
 	// isOver: the connection's end is the attempt's limit, not the receiver's doing.
 	isOver bool
 }
@@ -130,6 +132,14 @@ func (t *timings) sniffed() (final, interim int) {
 		return 0, 0
 	}
 	return conn.status()
+}
+
+// wasUnread says that the request went into a kept connection that the receiver had left before.
+func (t *timings) wasUnread() bool {
+	t.mu.Lock()
+	conn, reused := t.conn, t.reused
+	t.mu.Unlock()
+	return reused && conn != nil && conn.wasUnread(t)
 }
 
 func (t *timings) tell(r Result) {
