@@ -18,7 +18,7 @@ SCHEMATHESIS_SECONDS ?= 90
 # Package patterns of every module of the workspace, and its folders.
 modules     = $(shell go list -m -f '{{.Dir}}')
 # Modules outside the workspace, since their libraries would raise the versions that the services are built with.
-apart       = deploy
+apart       = deploy charts
 go_files    = $(shell git ls-files -co --exclude-standard '*.go' | grep -v -e '\.pb\.go$$' -e '\.gen\.go$$')
 
 .PHONY: help
@@ -208,6 +208,11 @@ test-deploy: build ## hold Dockerfiles and docker-compose.yml against what an en
 	fi
 	@cd deploy && GOWORK=off go test -timeout 20m $(TESTFLAGS) ./...
 
+.PHONY: charts
+charts: build ## lint, render and check the Helm charts, and package them into bin/charts
+	@cd charts && GOWORK=off $(CURDIR)/$(DEVSTACK) test-env -- go test -timeout 20m $(TESTFLAGS) ./...
+	@cd charts && GOWORK=off go run ./cmd/package . $(CURDIR)/bin/charts
+
 # The seconds may be given; what each prints last is kept in docs/rolling-restart.md for 600 and 180 of them.
 ROLLING_SECONDS ?= 180
 OUTAGE_SECONDS  ?= 20
@@ -278,6 +283,7 @@ fmt: $(GOLANGCI_LINT) ## format every Go file
 generate: ## make the generated code again
 	@proto/generate.sh
 	@go generate work
+	@cd charts && GOWORK=off go generate ./...
 
 .PHONY: tidy
 tidy: ## bring every go.mod up to date
