@@ -165,6 +165,7 @@ func TestSecrets(t *testing.T) {
 		}
 		for _, manifest := range o.manifests {
 			require.NotEqual(t, "Secret", manifest.Kind, manifest.Template)
+			require.NotRegexp(t, `://[^/\s:@]+:[^/\s@]+@|SharedAccessKey=|whsec_[A-Za-z0-9+/]|apk_(test|live)_|primaryKeyId|BEGIN [A-Z ]*PRIVATE KEY`, string(manifest.YAML))
 		}
 	})
 }

@@ -69,7 +69,7 @@ func Render(release Release) (manifests []Manifest, notes string, err error) {
 			}
 			continue
 		}
-		list, err := split(path, files[path])
+		list, err := Split(path, files[path])
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %w", path, err)
 		}
@@ -78,7 +78,8 @@ func Render(release Release) (manifests []Manifest, notes string, err error) {
 	return manifests, notes, nil
 }
 
-func split(path, content string) ([]Manifest, error) {
+// Split reads the objects of one file.
+func Split(path, content string) ([]Manifest, error) {
 	var manifests []Manifest
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(content)))
 	for {

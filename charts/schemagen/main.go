@@ -92,7 +92,7 @@ func umbrella() object {
 	return document("Values of the chart apipay", object{
 		"migrations": part, "payment-api": part, "admin-api": part, "outbox-relay": part, "webhook-dispatcher": part,
 		"global":         global(),
-		"prometheusRule": strict(object{"enabled": boolean()}),
+		"prometheusRule": strict(object{"enabled": boolean(), "runbookBaseURL": text(`^$|^https?://`)}),
 		"dashboards": strict(object{
 			"enabled": boolean(), "label": text(labelKey), "labelValue": text(labelValue), "folder": text(""),
 		}),

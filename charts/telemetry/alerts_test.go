@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/rules"
@@ -160,7 +161,7 @@ func fire(t *testing.T, series string, length time.Duration) []string {
 		Context: t.Context(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), ExternalURL: &url.URL{},
 		NotifyFunc: func(_ context.Context, _ string, _ ...*rules.Alert) {},
 	})
-	groups, errs := manager.LoadGroups(time.Minute, nil, "", nil, false, alertsFile)
+	groups, errs := manager.LoadGroups(time.Minute, labels.EmptyLabels(), "", nil, false, alertsFile)
 	require.Empty(t, errs)
 	fired := map[string]bool{}
 	for at := time.Unix(0, 0).UTC(); at.Before(time.Unix(0, 0).Add(length)); at = at.Add(time.Minute) {

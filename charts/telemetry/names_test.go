@@ -20,9 +20,9 @@ var (
 		_, file, _, _ := runtime.Caller(0)
 		return filepath.Join(filepath.Dir(file), "../..")
 	}()
-	alertsFile = filepath.Join(root, "charts/apipay/files/alerts.yaml")
-	dashboards = filepath.Join(root, "charts/apipay/files/dashboards")
-	promql     = parser.NewParser(parser.Options{})
+	alertsFile  = filepath.Join(root, "charts/apipay/files/alerts.yaml")
+	dashboards  = filepath.Join(root, "charts/apipay/files/dashboards")
+	expressions = parser.NewParser(parser.Options{})
 )
 
 // targetLabels come from the scrape, on every series.
@@ -62,7 +62,7 @@ func check(t *testing.T, series map[string][]string, where, expression string) {
 	t.Helper()
 	// Grafana fills its own variables in.
 	expression = strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m", "$__range", "1h").Replace(expression)
-	tree, err := promql.ParseExpr(expression)
+	tree, err := expressions.ParseExpr(expression)
 	require.NoError(t, err, "%s: %s", where, expression)
 	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
 		switch n := node.(type) {
