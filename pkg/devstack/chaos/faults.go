@@ -23,13 +23,25 @@ type fault struct {
 
 // faults in the order of the acceptance cases.
 var faults = []fault{
+	// Nothing is done, so nothing may come twice.
+	{"none", func(ctx context.Context, _ *campaign) (int, error) {
+		rig.Sleep(ctx, 3*time.Second)
+		return 0, ctx.Err()
+	}},
 	{"relay-killed", func(ctx context.Context, c *campaign) (int, error) {
+		c.recorded = new(int)
 		for range c.Rounds {
 			if !rig.Sleep(ctx, time.Duration(100+c.random.IntN(700))*time.Millisecond) {
 				return 0, ctx.Err()
 			}
 			victim := c.relays[c.random.IntN(len(c.relays))]
+			// Stopped first, so that what it has in flight can be counted.
+			victim.Signal(syscall.SIGSTOP)
+			err := c.recordInFlight(ctx)
 			victim.Kill()
+			if err := errors.Join(err, ctx.Err()); err != nil {
+				return 0, err
+			}
 			if err := victim.Start(ctx); err != nil {
 				return 0, err
 			}
@@ -159,6 +171,24 @@ var faults = []fault{
 		})
 		return 0, err
 	}},
+}
+
+// recordInFlight adds what relays have in flight now, at most: the pending events of the lanes that are locked, as many as a
+// claim takes. The low six bits of a lock's key are its lane.
+func (c *campaign) recordInFlight(ctx context.Context) error {
+	const query = `
+		WITH held AS (
+		    SELECT DISTINCT (objid::bigint & 63)::int2 AS lane FROM pg_locks
+		    WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+		SELECT coalesce(sum(least(pending, $1)), 0)::int
+		FROM (SELECT count(*) AS pending FROM apipay.outbox_events JOIN held USING (lane)
+		      WHERE published_at IS NULL AND parked_at IS NULL GROUP BY topic, lane) l`
+	var rows int
+	if err := c.world.super.QueryRow(ctx, query, batch).Scan(&rows); err != nil {
+		return fmt.Errorf("counting what is in flight: %w", err)
+	}
+	*c.recorded += rows
+	return nil
 }
 
 // brokerAway keeps the broker away for long: nothing is parked, and the first event goes out within 2 s of its return.

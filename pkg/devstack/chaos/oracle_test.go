@@ -60,6 +60,19 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestCountDuplicates: as many as were in flight, and none without a fault.
+func TestCountDuplicates(t *testing.T) {
+	t.Parallel()
+	violations := map[string]string{}
+	countDuplicates([]Outcome{{Fault: "none"}, {Fault: "relay-killed", Times: 3, Duplicates: 12, Allowed: 12}}, violations)
+	require.Empty(t, violations)
+	for _, o := range []Outcome{{Fault: "none", Duplicates: 1}, {Fault: "relay-killed", Times: 3, Duplicates: 13, Allowed: 12}} {
+		violations := map[string]string{}
+		countDuplicates([]Outcome{o}, violations)
+		require.Contains(t, violations, "D")
+	}
+}
+
 func TestEventText(t *testing.T) {
 	t.Parallel()
 	// From the TypeID specification's list of valid ids.

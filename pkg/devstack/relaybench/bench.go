@@ -227,17 +227,18 @@ func newPeople(n int) people {
 }
 
 // fill inserts count events of size bytes in the tenants' turn; the payload begins with the event's number. They are pending,
-// or published already.
+// or published already. Their ids rise with time, as those of events that came one by one: ids of one instant would be spread
+// over the whole of each index.
 func (t *table) fill(ctx context.Context, p people, count, size int, published bool) error {
 	const query = `
 		INSERT INTO apipay.outbox_events (id, tenant_id, livemode, topic, lane, type, payload, published_at)
-		SELECT overlay(overlay((apipay.uuid7_floor(now())::text) PLACING '7' FROM 15) PLACING substr(gen_random_uuid()::text, 16) FROM 16)::uuid,
+		SELECT overlay(overlay((apipay.uuid7_floor(now() - ($9::int - i) * interval '0.1 ms')::text) PLACING '7' FROM 15) PLACING substr(gen_random_uuid()::text, 16) FROM 16)::uuid,
 		       ($1::uuid[])[1 + i % $3], false, $4, ($2::int2[])[1 + i % $3], 'ping', convert_to(rpad(i::text || ' ', $7, 'z'), 'UTF8'),
 		       CASE WHEN $8 THEN now() END
 		FROM generate_series($5::int, $6::int) i`
 	const slice = 100_000
 	for n := 0; n < count; n += slice {
-		if _, err := t.owner.Exec(ctx, query, p.ids, p.lanes, len(p.ids), topic, n, min(n+slice, count)-1, size, published); err != nil {
+		if _, err := t.owner.Exec(ctx, query, p.ids, p.lanes, len(p.ids), topic, n, min(n+slice, count)-1, size, published, count); err != nil {
 			return err
 		}
 	}

@@ -31,6 +31,10 @@ type Options struct {
 	Apache bool
 	// MemoryOnly keeps the embedded broker's records in memory: it must not be killed then.
 	MemoryOnly bool
+	// NoBroker leaves the broker out.
+	NoBroker bool
+	// Durable has Postgres sync its commits to disk.
+	Durable bool
 	// NoProxy leaves the proxy out, which costs a core of its own at speed.
 	NoProxy bool
 	// Progress is told of what takes long.
@@ -72,7 +76,11 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 		return nil, err
 	}
 	r := &Rig{Options: o, Dir: dir}
-	if err := errors.Join(r.startPostgres(ctx, runAs), r.startBroker(ctx)); err != nil {
+	err = r.startPostgres(ctx, runAs)
+	if err == nil && !o.NoBroker {
+		err = r.startBroker(ctx)
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -102,7 +110,7 @@ func (r *Rig) startPostgres(ctx context.Context, runAs *pgserver.User) error {
 		return err
 	}
 	r.cluster = pgserver.Cluster{
-		Bin: bin, DataDir: filepath.Join(r.Dir, "postgres"), Port: port, Password: rand.Text(), Volatile: true, RunAs: runAs,
+		Bin: bin, DataDir: filepath.Join(r.Dir, "postgres"), Port: port, Password: rand.Text(), Volatile: !r.Durable, RunAs: runAs,
 	}
 	if err := r.cluster.Init(ctx); err != nil {
 		return err

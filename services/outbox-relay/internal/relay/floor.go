@@ -153,14 +153,19 @@ func (r *Relay) outboxWriters(ctx context.Context) (map[string]bool, error) {
 
 // survey scans without bounds, and renews the bounds while that is slow.
 func (r *Relay) survey(ctx context.Context) ([]head, error) {
-	startedAt := time.Now()
-	heads, err := r.scanAll(ctx)
+	f := &r.floors
+	heads, slow, err := r.timedScan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &r.floors
-	// Many heads take their time without any dead entries among them.
-	if time.Since(startedAt) < f.slow+time.Duration(len(heads))*timePerHead {
+	if slow {
+		// Dead entries that nobody's snapshot needs are marked by the first scan that passes them. If it was they, or a
+		// machine that was busy for a moment, the second one is fast.
+		if heads, slow, err = r.timedScan(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if !slow {
 		f.reset()
 		return heads, nil
 	}
@@ -190,6 +195,14 @@ func (r *Relay) survey(ctx context.Context) ([]head, error) {
 		f.next = next
 	}
 	return heads, nil
+}
+
+// timedScan scans without bounds and says whether that took long. Many heads take their time without any dead entries among
+// them.
+func (r *Relay) timedScan(ctx context.Context) (heads []head, slow bool, err error) {
+	startedAt := time.Now()
+	heads, err = r.scanAll(ctx)
+	return heads, time.Since(startedAt) >= r.floors.slow+time.Duration(len(heads))*timePerHead, err
 }
 
 // isAwaiting says whether one of the candidate's writers is still at work.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type world struct {
 	tenants []uuid.UUID
 	objects map[uuid.UUID][]uuid.UUID
 	broken  sync.Once
+	times   atomic.Int32 // that write was called
 	// shared: other tests write to the broker too, so records of other tenants are theirs.
 	shared bool
 }
@@ -61,11 +63,12 @@ func newWorld(b *bundle) *world {
 // ended.
 func (w *world) write(ctx context.Context, writers int) {
 	var wg sync.WaitGroup
+	first := int(w.times.Add(1)) * 1_000_000 // the sessions go on where they ended the last time, and further
 	for session := range writers {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(session), 1))
 			zipf := rand.NewZipf(random, 1.3, 1, worldTenants-1)
-			for step := 0; ctx.Err() == nil; step++ {
+			for step := first; ctx.Err() == nil; step++ {
 				w.change(random, w.tenants[zipf.Uint64()], session, step)
 			}
 		})

@@ -322,8 +322,12 @@ const (
 	maxPoll = 90 * time.Millisecond
 	// pollShare: after t without work, the next look is t/pollShare away.
 	pollShare = 8
-	// scanInterval is how often a busy replica looks for lanes that it does not know of.
-	scanInterval = 250 * time.Millisecond
+	// scanInterval is how often a busy replica looks for lanes that it does not know of: less often when a look is slow, since
+	// in a backlog each one passes by what was published since the last, but once in maxScanInterval at least.
+	scanInterval    = 250 * time.Millisecond
+	maxScanInterval = time.Second
+	// scanShare: a busy replica looks for at most 1/scanShare of the time.
+	scanShare = 20
 	// slowScan is when dead entries in the index begin to cost more than looking at each lane by itself.
 	slowScan = 10 * time.Millisecond
 )
@@ -331,7 +335,8 @@ const (
 func (p *pace) found(now time.Time) { p.lastWork.Store(now.UnixNano()) }
 
 func (p *pace) isOverdue(now time.Time) bool {
-	return now.UnixNano()-p.lastScan.Load() > int64(scanInterval)
+	interval := min(max(scanInterval, scanShare*time.Duration(p.scanTime.Load())), maxScanInterval)
+	return now.UnixNano()-p.lastScan.Load() > int64(interval)
 }
 
 func (p *pace) untilNext(now time.Time) time.Duration {
