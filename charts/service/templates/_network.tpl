@@ -61,15 +61,21 @@ the other. The charts' tests hold this list against the library that the dispatc
     {{- end }}
 {{- end -}}
 
-{{/* Traces go to the collector that global.otel names. */}}
+{{/* Traces and metrics go to the collector that global.otel names. */}}
 {{- define "service.otelEgress" -}}
-{{- $endpoint := get .Values.global.otel "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" | default (get .Values.global.otel "OTEL_EXPORTER_OTLP_ENDPOINT") }}
-{{- if $endpoint }}
-{{- $port := regexFind "[0-9]+$" (urlParse $endpoint).host | default (ternary "443" "80" (hasPrefix "https:" $endpoint)) }}
+{{- $ports := list }}
+{{- range $suffix := list "ENDPOINT" "TRACES_ENDPOINT" "METRICS_ENDPOINT" }}
+{{- with get $.Values.global.otel (printf "OTEL_EXPORTER_OTLP_%s" $suffix) }}
+{{- $ports = append $ports (regexFind "[0-9]+$" (urlParse .).host | default (ternary "443" "80" (hasPrefix "https:" .))) }}
+{{- end }}
+{{- end }}
+{{- if $ports }}
 - to:
     {{- include "service.peers" (dict "peers" .Values.global.networkPolicy.otel "name" "global.networkPolicy.otel") | nindent 4 }}
   ports:
-    - {protocol: TCP, port: {{ $port }}}
+    {{- range uniq $ports }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
 {{- end }}
 {{- end -}}
 
