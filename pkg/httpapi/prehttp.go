@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"net"
+	"regexp"
 	"strconv"
 
 	"apipay.io/hub/pkg/id"
@@ -22,19 +23,31 @@ func (l problemListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		return problemConn{tcp}, nil
+		return &problemConn{TCPConn: tcp}, nil
 	}
 	return conn, nil
 }
 
 // problemConn keeps the methods of TCPConn that net/http looks for, such as
 // CloseWrite and ReadFrom.
-type problemConn struct{ *net.TCPConn }
+type problemConn struct {
+	*net.TCPConn
+	// received is what was read last, in the buffer of who reads. It is looked at
+	// only while net/http answers to it, by the goroutine that has read it: while a
+	// handler runs, another one reads ahead.
+	received []byte
+}
+
+func (c *problemConn) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	c.received = b[:n]
+	return n, err
+}
 
 var rawErrorHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-func (c problemConn) Write(b []byte) (int, error) {
-	answer, ok := rawErrorProblem(b)
+func (c *problemConn) Write(b []byte) (int, error) {
+	answer, ok := rawErrorProblem(b, func() []byte { return c.received })
 	if !ok {
 		return c.TCPConn.Write(b)
 	}
@@ -48,8 +61,9 @@ func (c problemConn) Write(b []byte) (int, error) {
 // handler answers 417.
 var expectationFailed = []byte("HTTP/1.1 417 Expectation Failed\r\n")
 
-// rawErrorProblem recognises net/http's own error answer and rewrites it.
-func rawErrorProblem(b []byte) ([]byte, bool) {
+// rawErrorProblem recognises net/http's own error answer to what was received, and
+// rewrites it.
+func rawErrorProblem(b []byte, received func() []byte) ([]byte, bool) {
 	if bytes.HasPrefix(b, expectationFailed) {
 		return rawProblem(CodeInvalidRequest, "Of the expectations only 100-continue is met.")
 	}
@@ -63,11 +77,18 @@ func rawErrorProblem(b []byte) ([]byte, bool) {
 		return nil, false
 	}
 	code, detail := CodeInvalidRequest, "The request is not valid HTTP."
-	if status == 431 {
+	switch {
+	case status == 431:
 		code, detail = CodePayloadTooLarge, "The request headers are too large."
+	case controlInKey.Match(received()):
+		code, detail = CodeIdempotencyKeyInvalid, "The Idempotency-Key contains a control character."
 	}
 	return rawProblem(code, detail)
 }
+
+// controlInKey is a key with a character for which net/http refuses the whole
+// request, without naming the header.
+var controlInKey = regexp.MustCompile(`(?i)\nidempotency-key:[^\r\n]*[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]`)
 
 // rawProblem is a whole answer, after which the connection is closed.
 func rawProblem(code Code, detail string) ([]byte, bool) {

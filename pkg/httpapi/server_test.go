@@ -204,6 +204,8 @@ func TestServer_EveryErrorIsAProblem(t *testing.T) {
 		"not HTTP":             {"garbage\r\n\r\n", CodeInvalidRequest},
 		"no Host":              {"GET / HTTP/1.1\r\n\r\n", CodeInvalidRequest},
 		"control in a header":  {request("GET", "/v1/things/x", "", "X-Request-Id: a\x01b"), CodeInvalidRequest},
+		"control in the key":   {request("POST", "/v1/things", "{}", "idempotency-key: a\x01b"), CodeIdempotencyKeyInvalid},
+		"NUL in the key":       {request("POST", "/v1/things", "{}", "Idempotency-Key: a\x00b"), CodeIdempotencyKeyInvalid},
 		"CR in a header":       {request("GET", "/v1/things/x", "", "X-Request-Id: a\rb"), CodeInvalidRequest},
 		"huge header":          {request("GET", "/v1/things/x", "", "X-Big: "+strings.Repeat("x", 80<<10)), CodePayloadTooLarge},
 		"unknown coding":       {request("POST", "/v1/things", "", "Transfer-Encoding: rot13"), CodeInvalidRequest},
