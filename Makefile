@@ -18,7 +18,7 @@ SCHEMATHESIS_SECONDS ?= 90
 # Package patterns of every module of the workspace, and its folders.
 modules     = $(shell go list -m -f '{{.Dir}}')
 # Modules outside the workspace, since their libraries would raise the versions that the services are built with.
-apart       = deploy charts
+apart       = deploy charts charts/telemetry
 go_files    = $(shell git ls-files -co --exclude-standard '*.go' | grep -v -e '\.pb\.go$$' -e '\.gen\.go$$')
 
 .PHONY: help
@@ -211,6 +211,7 @@ test-deploy: build ## hold Dockerfiles and docker-compose.yml against what an en
 .PHONY: charts
 charts: build ## lint, render and check the Helm charts, and package them into bin/charts
 	@cd charts && GOWORK=off $(CURDIR)/$(DEVSTACK) test-env -- go test -timeout 20m $(TESTFLAGS) ./...
+	@cd charts/telemetry && GOWORK=off go test -timeout 10m $(TESTFLAGS) ./...
 	@cd charts && GOWORK=off go run ./cmd/package . $(CURDIR)/bin/charts
 
 # The seconds may be given; what each prints last is kept in docs/rolling-restart.md for 600 and 180 of them.
