@@ -67,6 +67,8 @@ type consumer struct {
 	leaseError, brokerError, openError, commitError atomic.Pointer[string]
 	// consumedAt is when a batch was last done, in nanoseconds since started.
 	consumedAt atomic.Int64
+	// busy: a batch is in hand. While the database is away that takes long, and a new reader would not help.
+	busy atomic.Bool
 }
 
 // arrived is a record and the claim under which it was read.
@@ -149,9 +151,9 @@ func (c *consumer) processBatch(ctx context.Context, batch []arrived) error {
 	for _, a := range batch {
 		records = append(records, a.record)
 	}
-	c.d.lagging.busy.Store(true)
+	c.busy.Store(true)
 	err := c.d.materializeUntilDone(ctx, records, c.loop.Tick)
-	c.d.lagging.busy.Store(false)
+	c.busy.Store(false)
 	if err != nil {
 		return err
 	}
@@ -201,8 +203,6 @@ func (c *consumer) gather(ctx context.Context) ([]arrived, error) {
 			return nil, ctx.Err()
 		case <-idle.C:
 			c.loop.Tick()
-		case <-c.d.rejoin:
-			return nil, errReadAnew
 		case record := <-c.records:
 			batch = append(batch, record)
 		}

@@ -114,22 +114,9 @@ func (c *consumer) open(ctx context.Context) error {
 // are past retention: then the first record is next, and what was processed before is found to be.
 func (c *consumer) positions(ctx context.Context, partitions []int) (map[int]int64, error) {
 	const topic = events.TopicOutboundWebhooks
-	fetched, err := c.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: c.d.group, Topics: map[string][]int{topic: partitions}})
-	if err == nil {
-		err = fetched.Error
-	}
-	committed := map[int]int64{}
-	// A group that nobody wrote a position for does not exist for some brokers.
-	if err != nil && !errors.Is(err, kafka.GroupIdNotFound) {
-		return nil, fmt.Errorf("reading positions: %w", err)
-	}
-	if err == nil {
-		for _, p := range fetched.Topics[topic] {
-			if p.Error != nil {
-				return nil, fmt.Errorf("reading the position in partition %d: %w", p.Partition, p.Error)
-			}
-			committed[p.Partition] = p.CommittedOffset
-		}
+	committed, err := c.committed(ctx, partitions)
+	if err != nil {
+		return nil, err
 	}
 	var bounds []kafka.OffsetRequest
 	for _, p := range partitions {
@@ -156,6 +143,30 @@ func (c *consumer) positions(ctx context.Context, partitions []int) (map[int]int
 		positions[p.Partition] = at
 	}
 	return positions, nil
+}
+
+// committed are the positions in the consumer group. One that was never written is missing, or below 0.
+func (c *consumer) committed(ctx context.Context, partitions []int) (map[int]int64, error) {
+	const topic = events.TopicOutboundWebhooks
+	fetched, err := c.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: c.d.group, Topics: map[string][]int{topic: partitions}})
+	if err == nil {
+		err = fetched.Error
+	}
+	committed := map[int]int64{}
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		// A group that nobody wrote a position for does not exist for some brokers.
+		return committed, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading positions: %w", err)
+	}
+	for _, p := range fetched.Topics[topic] {
+		if p.Error != nil {
+			return nil, fmt.Errorf("reading the position in partition %d: %w", p.Partition, p.Error)
+		}
+		committed[p.Partition] = p.CommittedOffset
+	}
+	return committed, nil
 }
 
 // start reads a partition, unless it was lost or given up meanwhile.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +17,13 @@ const (
 	watchTimeout  = 3 * time.Second
 	// absentAfter is how long Kafka may be away before this consumer frees its partitions for those that may reach it.
 	absentAfter = 15 * time.Second
-	// idleAfter is how long records may wait without one being processed before /readyz says so.
+	// idleAfter is how long records may wait without one being processed before /readyz says so, and anewAfter before the
+	// partitions are freed and reading begins anew: a reader that sleeps may wake by that.
 	idleAfter = 30 * time.Second
+	anewAfter = time.Minute
 	// beyondAfter is how long a position may lie behind the end of its partition: a new leader may take a moment to know the end.
 	beyondAfter = 10 * time.Second
+	unknownLag  = -1
 )
 
 var errKafkaAway = errors.New("reading stops while Kafka is away")
@@ -36,34 +38,37 @@ func (c *consumer) note(where *atomic.Pointer[string], err error) {
 	where.Store(&text)
 }
 
-// watch asks the broker how far the partitions go, and tells /readyz what it sees: a reader without records looks the same
-// whether there are none or the broker is away.
+// watch asks the broker how far the partitions go, since a reader without records looks the same whether there are none, it
+// sleeps, or the broker is away. It tells /readyz and the metric of the lag what it sees, and ends the session where a new one
+// may help.
 func (c *consumer) watch(ctx context.Context) error {
 	told := newTeller(c.d.log, "read")
+	defer c.d.metrics.consumerLag.Store(unknownLag)
 	seen, waiting := time.Now(), time.Now()
 	for {
 		turnCtx, cancel := context.WithTimeout(ctx, watchTimeout)
-		lag, err := c.lookAhead(turnCtx)
+		waits, lag, err := c.lookAhead(turnCtx)
 		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		c.note(&c.brokerError, err)
+		c.d.metrics.consumerLag.Store(lag)
 		now := time.Now()
 		if err == nil {
 			seen = now
 		}
-		if err == nil && lag == 0 || c.consumedAt.Load() > int64(waiting.Sub(c.started)) {
+		if err == nil && waits == 0 || c.consumedAt.Load() > int64(waiting.Sub(c.started)) {
 			waiting = now
 		}
-		hindrance := c.hindrance(lag, now.Sub(waiting))
+		hindrance := c.hindrance(waits, now.Sub(waiting))
 		if told.tell(ctx, hindrance) {
 			c.loop.Degraded(hindrance.Error())
 		} else {
 			c.loop.Degraded("")
 		}
-		if now.Sub(seen) > absentAfter {
-			return fmt.Errorf("%w: %w", errKafkaAway, err)
+		if err := c.over(now.Sub(seen), now.Sub(waiting), err); err != nil {
+			return err
 		}
 		if !pause(ctx, watchInterval) {
 			return ctx.Err()
@@ -71,7 +76,18 @@ func (c *consumer) watch(ctx context.Context) error {
 	}
 }
 
-func (c *consumer) hindrance(lag int64, waited time.Duration) error {
+// over says why the session is to end, if it is. While a batch is in hand it is the database that records wait for.
+func (c *consumer) over(unseen, waited time.Duration, err error) error {
+	switch {
+	case unseen > absentAfter:
+		return fmt.Errorf("%w: %w", errKafkaAway, err)
+	case unseen == 0 && waited > anewAfter && !c.busy.Load():
+		return fmt.Errorf("%w: records wait and none was processed for %s", errReadAnew, waited.Round(time.Second))
+	}
+	return nil
+}
+
+func (c *consumer) hindrance(waits int64, waited time.Duration) error {
 	for _, reason := range []*atomic.Pointer[string]{&c.brokerError, &c.leaseError, &c.openError, &c.commitError} {
 		if text := reason.Load(); text != nil {
 			return errors.New(*text)
@@ -83,49 +99,57 @@ func (c *consumer) hindrance(lag int64, waited time.Duration) error {
 		}
 	}
 	if waited > idleAfter {
-		return fmt.Errorf("%d records wait and none was processed for %s", lag, waited.Round(time.Second))
+		return fmt.Errorf("%d records wait and none was processed for %s", waits, waited.Round(time.Second))
 	}
 	return nil
 }
 
-// lookAhead answers how many records wait in the partitions held. Without any it asks about one all the same, to see the
-// broker.
-func (c *consumer) lookAhead(ctx context.Context) (lag int64, err error) {
-	claims := c.held()
-	ends := []kafka.OffsetRequest{}
-	for _, cl := range claims {
-		ends = append(ends, kafka.LastOffsetOf(cl.partition))
-	}
-	if len(ends) == 0 {
-		ends = append(ends, kafka.LastOffsetOf(0))
-	}
+// lookAhead answers how many records wait in the partitions held, and in all, by the broker's word.
+func (c *consumer) lookAhead(ctx context.Context) (waits, lag int64, err error) {
 	const topic = events.TopicOutboundWebhooks
-	listed, err := c.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ends}})
+	var ids []int
+	var bounds []kafka.OffsetRequest
+	for p := range int(c.partitions.Load()) {
+		ids = append(ids, p)
+		bounds = append(bounds, kafka.FirstOffsetOf(p), kafka.LastOffsetOf(p))
+	}
+	listed, err := c.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: bounds}})
 	if err != nil {
-		return 0, fmt.Errorf("asking Kafka: %w", err)
+		return 0, unknownLag, fmt.Errorf("asking Kafka: %w", err)
+	}
+	committed, err := c.committed(ctx, ids)
+	if err != nil {
+		return 0, unknownLag, err
+	}
+	held := map[int]*claim{}
+	for _, cl := range c.held() {
+		held[cl.partition] = cl
 	}
 	for _, p := range listed.Topics[topic] {
 		if p.Error != nil {
-			return 0, fmt.Errorf("asking Kafka about partition %d: %w", p.Partition, p.Error)
+			return 0, unknownLag, fmt.Errorf("asking Kafka about partition %d: %w", p.Partition, p.Error)
 		}
-		i := slices.IndexFunc(claims, func(cl *claim) bool { return cl.partition == p.Partition })
-		if i < 0 {
+		cl := held[p.Partition]
+		if cl == nil {
+			// Retention of the topic may have passed a position, and one that was never written is -1.
+			lag += max(0, p.LastOffset-max(committed[p.Partition], p.FirstOffset))
 			continue
 		}
-		lag += max(0, p.LastOffset-claims[i].next.Load())
-		c.reopenBeyond(claims[i], p.LastOffset)
+		n := max(0, p.LastOffset-cl.next.Load())
+		waits, lag = waits+n, lag+n
+		c.reopenBeyond(cl, p.LastOffset)
 	}
 	// The transport answers this from what it learns every few seconds anyway.
 	metadata, err := c.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 	if err != nil {
-		return 0, fmt.Errorf("asking Kafka: %w", err)
+		return 0, unknownLag, fmt.Errorf("asking Kafka: %w", err)
 	}
 	for _, t := range metadata.Topics {
 		if t.Name == topic && t.Error == nil && len(t.Partitions) > 0 {
 			c.partitions.Store(int32(len(t.Partitions))) //nolint:gosec // a number of partitions
 		}
 	}
-	return lag, nil
+	return waits, lag, nil
 }
 
 // reopenBeyond begins a partition anew that ends before the position: the topic was made anew, or the broker lost records. A

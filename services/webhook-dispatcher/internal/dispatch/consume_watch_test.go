@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
 	"apipay.io/hub/pkg/devstack/broker"
@@ -55,6 +57,53 @@ func TestConsume_TellsThatItStandsStill(t *testing.T) {
 	c := &consumer{started: time.Now(), claims: map[int]*claim{}}
 	require.NoError(t, c.hindrance(5, idleAfter))
 	require.ErrorContains(t, c.hindrance(5, idleAfter+time.Second), "5 records wait")
+}
+
+// B74: the lag is the broker's word, over all partitions, and -1 while it is not known.
+func TestConsume_MeasuresTheLag(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	running, err := broker.Start(broker.Config{})
+	require.NoError(t, err)
+	closeBroker := sync.OnceFunc(func() { running.Close() })
+	defer closeBroker()
+	newDispatcher, produce := b.onBrokers(running.Addrs())
+	rx := newReceiver(t, nil)
+	endpointID, _ := b.endpoint(rx.URL)
+	d := newDispatcher()
+	first, second, third := b.record(b.tenant, succeeded, nil), b.record(b.tenant, succeeded, nil), b.record(b.newTenant(), succeeded, nil)
+	secondID := idOf(t, second)
+	produce(first, second, third)
+	partitions, err := d.findTopic(t.Context())
+	require.NoError(t, err)
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	asks := &consumer{d: d, client: &kafka.Client{Addr: kafka.TCP(running.Addrs()...), Transport: transport}, claims: map[int]*claim{}}
+	asks.partitions.Store(int32(partitions))
+	waits, lag, err := asks.lookAhead(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, lag, "of a group that never read")
+	require.Zero(t, waits, "nothing of it is this consumer's")
+
+	require.EqualValues(t, -1, d.metrics.consumerLag.Load())
+	b.run(d)
+	b.waitFor(secondID, endpointID, "DELIVERED", 1)
+	b.eventually(func() bool { return d.metrics.consumerLag.Load() == 0 }, "all is read")
+	b.eventually(func() bool { _, lag, err := asks.lookAhead(t.Context()); return err == nil && lag == 0 }, "the positions are written")
+	closeBroker()
+	b.eventually(func() bool { return d.metrics.consumerLag.Load() == -1 }, "unknown without the broker")
+}
+
+// B74: a reader that sleeps is made anew, and one that waits for the database is not.
+func TestConsume_ReadsAnewWhereRecordsWait(t *testing.T) {
+	t.Parallel()
+	c := &consumer{}
+	require.NoError(t, c.over(0, anewAfter, nil))
+	require.ErrorIs(t, c.over(0, anewAfter+time.Second, nil), errReadAnew)
+	require.NoError(t, c.over(time.Second, anewAfter+time.Second, nil), "whether records wait is not known")
+	require.ErrorIs(t, c.over(absentAfter+time.Second, 0, io.EOF), errKafkaAway)
+	c.busy.Store(true)
+	require.NoError(t, c.over(0, time.Hour, nil), "the database is away")
 }
 
 // serveHealth answers what reads /readyz.

@@ -75,10 +75,6 @@ type Dispatcher struct {
 	ailing    ailments
 	resealing resealing
 
-	lagging lagging
-	// rejoin makes the consumer give its partitions up and begin to read anew.
-	rejoin chan struct{}
-
 	// results are of attempts that ended; others those that a turn does not record.
 	results, others chan attempt
 	sending         sync.WaitGroup
@@ -113,7 +109,6 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 		others:    make(chan attempt, 2*slots),
 
 		finishTimeout: finishTimeout,
-		rejoin:        make(chan struct{}, 1),
 	}
 	d.metrics, err = newMetrics(d)
 	if err != nil {
@@ -149,7 +144,6 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.every("sweep", sweepInterval, d.sweep),
 		d.every("replay", replayInterval, d.replay),
 		d.every("recover", recoverInterval, d.recover),
-		d.every("lag", lagInterval, d.watchLag),
 		d.every("retention", retentionInterval, d.dropOld),
 		d.every("reseal", resealInterval, d.reseal),
 		d.every("probe", probeInterval, d.probe),

@@ -34,6 +34,7 @@ type metrics struct {
 func newMetrics(d *Dispatcher) (*metrics, error) {
 	meter := otel.Meter("apipay.io/hub/services/webhook-dispatcher")
 	m := &metrics{}
+	m.consumerLag.Store(unknownLag)
 	var firstErr error
 	counter := func(name, description string) metric.Int64Counter {
 		c, err := meter.Int64Counter(name, metric.WithDescription(description))
