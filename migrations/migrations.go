@@ -19,7 +19,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
-	"github.com/pressly/goose/v3/lock"
 )
 
 // BootstrapSQL is bootstrap.sql: roles (without passwords) and schema. It may be run again.
@@ -38,8 +37,6 @@ var ErrNotBootstrapped = errors.New("the database is not ready for migrations: r
 const (
 	ownerRole    = "apipay_owner"
 	versionTable = "apipay.goose_db_version"
-	// lockID is the advisory lock that serializes migrators of one database.
-	lockID = 7_340_115_021
 )
 
 // Status is one migration and whether the database has it.
@@ -49,24 +46,32 @@ type Status struct {
 	AppliedAt time.Time // zero while pending
 }
 
-// Up applies what is missing and makes the weekly partitions. ownerDSN connects as apipay_owner, directly
-// and not through a transaction pooler: the lock belongs to the session.
+// Up applies what is missing and makes the weekly partitions. ownerDSN connects as apipay_owner; a pooler in transaction
+// mode may stand between, with room for two connections. A migration that does not get its locks gives up at once, so that
+// traffic does not queue behind it, and is tried again for [lockPatience]; then Up fails, and may be called again.
 func Up(ctx context.Context, ownerDSN string) error {
 	return withProvider(ctx, ownerDSN, func(db *sql.DB, p *goose.Provider) error {
-		if _, err := p.Up(ctx); err != nil {
-			return fmt.Errorf("migrating up: %w", err)
-		}
-		return ensurePartitions(ctx, db)
+		return locked(ctx, db, func() error {
+			if err := dropUnfinished(ctx, db); err != nil {
+				return err
+			}
+			if err := patiently(ctx, func() error { _, err := p.Up(ctx); return err }); err != nil {
+				return fmt.Errorf("migrating up: %w", err)
+			}
+			return ensurePartitions(ctx, db)
+		})
 	})
 }
 
 // Down takes back the newest migration. It destroys the data of what it drops.
 func Down(ctx context.Context, ownerDSN string) error {
-	return withProvider(ctx, ownerDSN, func(_ *sql.DB, p *goose.Provider) error {
-		if _, err := p.Down(ctx); err != nil {
-			return fmt.Errorf("migrating down: %w", err)
-		}
-		return nil
+	return withProvider(ctx, ownerDSN, func(db *sql.DB, p *goose.Provider) error {
+		return locked(ctx, db, func() error {
+			if _, err := p.Down(ctx); err != nil {
+				return fmt.Errorf("migrating down: %w", err)
+			}
+			return nil
+		})
 	})
 }
 
@@ -93,6 +98,8 @@ func withProvider(ctx context.Context, ownerDSN string, fn func(*sql.DB, *goose.
 		return errors.New("the owner's DSN does not parse: it must be a libpq URI or keyword string")
 	}
 	config.RuntimeParams["application_name"] = "migrate"
+	// Nothing is prepared: behind a pooler in transaction mode the next statement may go to another server connection.
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	if err := checkBootstrapped(ctx, db); err != nil {
@@ -106,13 +113,8 @@ func withProvider(ctx context.Context, ownerDSN string, fn func(*sql.DB, *goose.
 	if err != nil {
 		return fmt.Errorf("opening the version table: %w", err)
 	}
-	// Try every second for 10 minutes: a slow migration of another process is waited for.
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(lockID), lock.WithLockTimeout(1, 600))
-	if err != nil {
-		return fmt.Errorf("making the session lock: %w", err)
-	}
 	provider, err := goose.NewProvider(goose.DialectCustom, db, files,
-		goose.WithStore(store), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+		goose.WithStore(store), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("reading the embedded migrations: %w", err)
 	}

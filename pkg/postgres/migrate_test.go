@@ -2,7 +2,13 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net/url"
+	"path"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +26,32 @@ func bootstrap(t *testing.T, db *testdb.DB) string {
 	_, err := db.Pool(t, db.Super).Exec(t.Context(), migrations.BootstrapSQL)
 	require.NoError(t, err)
 	return db.Owner
+}
+
+var comment = regexp.MustCompile(`(?m)^\s*--.*$`)
+
+func followsRules(file string) error {
+	up, _, _ := strings.Cut(file, "-- +goose Down")
+	_, up, _ = strings.Cut(up, "-- +goose Up")
+	up = strings.TrimSpace(comment.ReplaceAllString(up, ""))
+	if strings.Contains(file, "-- +goose NO TRANSACTION") {
+		for statement := range strings.SplitSeq(strings.TrimSuffix(up, ";"), ";") {
+			if !regexp.MustCompile(`^\s*(CREATE( UNIQUE)?|DROP) INDEX CONCURRENTLY `).MatchString(statement) {
+				return fmt.Errorf("outside of a transaction there is only CREATE or DROP INDEX CONCURRENTLY, not %q", statement)
+			}
+		}
+		return nil
+	}
+	if !strings.HasPrefix(up, "SET LOCAL lock_timeout = '200ms';") {
+		return errors.New("it does not begin with SET LOCAL lock_timeout = '200ms'")
+	}
+	// An index of a table that the file itself makes holds nobody up.
+	for _, index := range regexp.MustCompile(`CREATE (?:UNIQUE )?INDEX \w+ ON (?:ONLY )?(apipay\.\w+)`).FindAllStringSubmatch(up, -1) {
+		if !strings.Contains(up, "CREATE TABLE "+index[1]+" (") {
+			return fmt.Errorf("an index of %s, which is in use, is made CONCURRENTLY", index[1])
+		}
+	}
+	return nil
 }
 
 func TestMigrate(t *testing.T) {
@@ -93,6 +125,37 @@ func TestMigrate(t *testing.T) {
 		require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'apipay' AND c.relkind IN ('r', 'p', 'v') AND c.relname <> 'goose_db_version'`).Scan(&left))
 		require.Zero(t, left)
 		require.NoError(t, migrations.Up(t.Context(), dsn))
+	})
+
+	// What expands a schema in use takes its locks within 200 ms or gives up; what cannot be in a transaction blocks nobody.
+	t.Run("FollowsTheRules", func(t *testing.T) {
+		t.Parallel()
+		const firstRelease = "00007" // the files before it made the schema that the first release began with
+		files, err := fs.Glob(migrations.FS, "sql/*.sql")
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, name := range files {
+			if path.Base(name) < firstRelease {
+				continue
+			}
+			content, err := migrations.FS.ReadFile(name)
+			require.NoError(t, err)
+			require.NoError(t, followsRules(string(content)), name)
+		}
+		for _, file := range []string{
+			"-- +goose Up\nSET LOCAL lock_timeout = '200ms';\nALTER TABLE apipay.refunds ADD COLUMN x text;\n",
+			"-- +goose NO TRANSACTION\n-- +goose Up\n-- Why.\nCREATE INDEX CONCURRENTLY x ON apipay.refunds (id);\n",
+		} {
+			require.NoError(t, followsRules(file))
+		}
+		for _, file := range []string{
+			"-- +goose Up\nALTER TABLE apipay.refunds ADD COLUMN x text;\n",
+			"-- +goose Up\nSET LOCAL lock_timeout = '5s';\nALTER TABLE apipay.refunds ADD COLUMN x text;\n",
+			"-- +goose Up\nSET LOCAL lock_timeout = '200ms';\nCREATE INDEX x ON apipay.refunds (id);\n",
+			"-- +goose NO TRANSACTION\n-- +goose Up\nALTER TABLE apipay.refunds ADD COLUMN x text;\n",
+		} {
+			require.Error(t, followsRules(file), file)
+		}
 	})
 
 	t.Run("NotBootstrapped", func(t *testing.T) {

@@ -28,8 +28,9 @@ const usage = `migrate: applies the schema of ApiPay Hub
   migrate version  which build this is
 
 The DSN of the role apipay_owner comes from APIPAY_DATABASE_URL, or from the
-file that APIPAY_DATABASE_URL_FILE names. Connect directly, not through a
-transaction pooler. Any number of "migrate up" may run at once.
+file that APIPAY_DATABASE_URL_FILE names. Any number of "migrate up" may run
+at once, also through a pooler in transaction mode that has room for two
+connections. One that fails may be run again.
 `
 
 func main() {
