@@ -101,11 +101,14 @@ func (r Record) Response() Response {
 	return Response{Status: *r.ResponseStatus, Header: r.ResponseHeaders, Body: r.ResponseBody}
 }
 
+// IsOf says that the record is of this request: same method, path and body.
+func (r Record) IsOf(request Request) bool { return string(r.Fingerprint) == string(request.Fingerprint[:]) }
+
 // Check says whether the request may use the record at the time now: it fails with the problem
 // idempotency_key_reused for another request, even while the first one runs, and with idempotency_in_progress while
 // somebody else holds the lease.
 func (r Record) Check(request Request, owner uuid.UUID, now time.Time) error {
-	if string(r.Fingerprint) != string(request.Fingerprint[:]) {
+	if !r.IsOf(request) {
 		return httpapi.New(httpapi.CodeIdempotencyKeyReused,
 			"This Idempotency-Key was used with another method, path or body.").
 			WithErrors(httpapi.FieldError{Header: httpapi.HeaderIdempotencyKey, Code: httpapi.CodeIdempotencyKeyReused})

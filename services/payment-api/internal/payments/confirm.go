@@ -85,8 +85,9 @@ func (s *Service) confirmCreated(ctx context.Context, run *run, intentID uuid.UU
 		if err != nil {
 			return err
 		}
-		// After an unknown commit this may be our own work: what the key stands for is read again then.
-		if !found || record.RecoveryPoint != idempotency.Created {
+		// After an unknown commit this may be our own work, and a key whose life was over may be another request's: what the key
+		// stands for is read again then.
+		if !found || record.RecoveryPoint != idempotency.Created || !record.IsOf(run.Request) || *record.PaymentIntentID != intentID {
 			return errMoved
 		}
 		return nil

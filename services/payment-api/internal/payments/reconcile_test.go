@@ -251,6 +251,31 @@ func TestCrash(t *testing.T) {
 		require.Equal(t, 1, b.charges(pi))
 	})
 
+	t.Run("AReleasedKeyThatStandsForAnotherRequest", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		me := b.me()
+		gw := late{arrived: make(chan struct{}, 1), letGo: make(chan struct{})}
+		_, paused := b.serve(b.pool, withGateway(func(inner gateway.Gateway) gateway.Gateway {
+			gw.Gateway = inner
+			return gw
+		}))
+		pi := me.created("pm_card_declined")
+		done := make(chan answer, 1)
+		go func() {
+			a, _ := me.at(paused).key("k").do(context.Background(), http.MethodPost, confirmPath(pi), nil)
+			done <- a
+		}()
+		<-gw.arrived
+		b.travel(lease + visibility + time.Second)
+		require.NoError(t, b.service.ReconcileOnce(t.Context()))
+		// The first attempt was not executed, so its key is free, for any body.
+		me.keyed("k", confirmPath(pi), `{"payment_method":"pm_card_visa"}`).is(200)
+		close(gw.letGo)
+		(<-done).is(503, "gateway_unavailable")
+		require.Equal(t, 1, b.charges(pi))
+	})
+
 	t.Run("ASlowRequestFindsItsAttemptSettled", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -75,8 +75,9 @@ func (s *Service) answerStanding(ctx context.Context, run *run, a attempt) (answ
 	if err != nil {
 		return answer{}, err
 	}
-	if found && record.RecoveryPoint == idempotency.Finished && record.Path == run.Path {
-		return answer{Response: record.Response(), replayed: record.FirstRequestID != run.RequestID}, nil
+	// A key that was released may stand for another request by now.
+	if found && record.RecoveryPoint == idempotency.Finished && record.IsOf(run.Request) {
+		return answer{Response: record.Response(), replayed: a.ID != run.attemptID}, nil
 	}
 	response, err := s.respondSettled(now, run.RequestID, run.Path)
 	return answer{Response: response}, err
