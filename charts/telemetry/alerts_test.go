@@ -127,8 +127,11 @@ func TestAlertsFire(t *testing.T) {
 		t.Run(alert, func(t *testing.T) {
 			t.Parallel()
 			length := time.Hour
-			if strings.Contains(fault, "x1600") {
+			switch {
+			case strings.Contains(fault, "x1600"):
 				length = 26 * time.Hour
+			case strings.Contains(fault, "x40"):
+				length = 80 * time.Minute
 			}
 			want := append([]string{alert}, besides[alert]...)
 			slices.Sort(want)
@@ -153,7 +156,7 @@ func overlay(healthy, fault string) string {
 // fire answers the alerts that fired at any minute.
 func fire(t *testing.T, series string, length time.Duration) []string {
 	t.Helper()
-	store := promqltest.LoadedStorage(t, "load 1m\n"+series)
+	store := promqltest.LoadedStorage(t, "load 1m\n"+indented(series))
 	defer store.Close()
 	engine := promqltest.NewTestEngineWithOpts(t, promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute})
 	manager := rules.NewManager(&rules.ManagerOptions{
@@ -176,4 +179,15 @@ func fire(t *testing.T, series string, length time.Duration) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(fired))
+}
+
+// indented is what promqltest takes: every series on an indented line, and no empty ones.
+func indented(series string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(series) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines.WriteString("  " + line + "\n")
+		}
+	}
+	return lines.String()
 }
