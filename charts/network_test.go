@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -230,6 +229,10 @@ func TestNetwork_PortsFollow(t *testing.T) {
 			require.Equal(t, map[bool][]string{true: {"ops", "http"}, false: {"ops"}}[serves], called, service)
 		}
 	})
-	o := render(t, chartset.Release{Folder: built, Chart: "outbox-relay", Values: parse(t, "global: {database: {port: 6432}}")})
-	require.Equal(t, strconv.Itoa(6432), o.policies["apipay-outbox-relay"].Spec.Egress[1].Ports[0].Port.String())
+	o := render(t, chartset.Release{Folder: built, Chart: "outbox-relay", Values: parse(t, "global: {database: {ports: [5432, 6432]}}")})
+	var open []int
+	for _, port := range o.policies["apipay-outbox-relay"].Spec.Egress[1].Ports {
+		open = append(open, port.Port.IntValue())
+	}
+	require.Equal(t, []int{5432, 6432}, open)
 }

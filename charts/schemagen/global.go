@@ -6,7 +6,7 @@ func global() object {
 		"image": strict(object{
 			"registry": registry(), "tag": tag(), "pullPolicy": oneOf("IfNotPresent", "Always", "Never"), "pullSecrets": list(text(dnsName)),
 		}),
-		"database": strict(object{"existingSecret": text(dnsName), "port": port(), "peers": peers()}),
+		"database": strict(object{"existingSecret": text(dnsName), "ports": with(list(port()), object{"minItems": 1}), "peers": peers()}),
 		"kafka": strict(object{
 			"brokers": with(list(text(`^[A-Za-z0-9._\[\]:-]+:[0-9]{1,5}$`)), object{"minItems": 1}),
 			"tls":     boolean(),

@@ -45,7 +45,9 @@ the other. The charts' tests hold this list against the library that the dispatc
 - to:
     {{- include "service.peers" (dict "peers" .Values.global.database.peers "name" "global.database.peers") | nindent 4 }}
   ports:
-    - {protocol: TCP, port: {{ .Values.global.database.port }}}
+    {{- range .Values.global.database.ports }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
 {{- end -}}
 
 {{- define "service.kafkaEgress" -}}
