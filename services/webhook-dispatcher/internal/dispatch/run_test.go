@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -84,6 +85,28 @@ func tunnel(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
 	go func() { _, _ = io.Copy(to, buffered); to.Close() }()
 	go func() { _, _ = io.Copy(conn, to); conn.Close() }()
+}
+
+// A process without anything to send is alive: /livez would else have it restarted each minute.
+func TestAwait_TicksWhileIdle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.dispatcher()
+	ctx, stop := context.WithCancel(t.Context())
+	ticks, ended := make(chan struct{}, 100), make(chan error, 1)
+	go func() {
+		_, _, err := d.await(ctx, func() { ticks <- struct{}{} }, nil, time.Time{})
+		ended <- err
+	}()
+	for range 3 {
+		select {
+		case <-ticks:
+		case <-time.After(10 * time.Second):
+			t.Fatal("silent for 10 s: a sixth of what counts as dead")
+		}
+	}
+	stop()
+	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
 // E6: an idle process asks little.

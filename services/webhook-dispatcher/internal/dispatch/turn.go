@@ -38,7 +38,7 @@ func (d *Dispatcher) claimLoop(ctx, sendCtx context.Context) error {
 		loop.Tick()
 		var asks []*ask
 		var err error
-		if pending, asks, err = d.await(ctx, pending, next); err != nil {
+		if pending, asks, err = d.await(ctx, loop.Tick, pending, next); err != nil {
 			return err
 		}
 		started := time.Now()
@@ -72,9 +72,12 @@ func (d *Dispatcher) handOver(list []attempt) {
 	}
 }
 
+// idleTick is how often an idle loop says that it lives, far within the minute after which it counts as dead.
+const idleTick = 2 * time.Second
+
 // await gathers until there is a turn to take: something to claim, or results that waited long enough for it. It answers what
-// it gathered also with an error.
-func (d *Dispatcher) await(ctx context.Context, pending []attempt, next time.Time) ([]attempt, []*ask, error) {
+// it gathered also with an error. While there is nothing to do, it says by tick that it waits and does not hang.
+func (d *Dispatcher) await(ctx context.Context, tick func(), pending []attempt, next time.Time) ([]attempt, []*ask, error) {
 	var first time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -113,7 +116,8 @@ func (d *Dispatcher) await(ctx context.Context, pending []attempt, next time.Tim
 				wait = min(wait, resultLinger-waited)
 			}
 		}
-		timer.Reset(max(wait, 100*time.Microsecond))
+		tick()
+		timer.Reset(min(max(wait, 100*time.Microsecond), idleTick))
 		select {
 		case <-ctx.Done():
 			return pending, nil, ctx.Err()
