@@ -36,8 +36,8 @@ func followsRules(file string) error {
 	up = strings.TrimSpace(comment.ReplaceAllString(up, ""))
 	if strings.Contains(file, "-- +goose NO TRANSACTION") {
 		for statement := range strings.SplitSeq(strings.TrimSuffix(up, ";"), ";") {
-			if !regexp.MustCompile(`^\s*(CREATE( UNIQUE)?|DROP) INDEX CONCURRENTLY `).MatchString(statement) {
-				return fmt.Errorf("outside of a transaction there is only CREATE or DROP INDEX CONCURRENTLY, not %q", statement)
+			if !regexp.MustCompile(`^\s*(CREATE( UNIQUE)? INDEX CONCURRENTLY IF NOT EXISTS|DROP INDEX CONCURRENTLY IF EXISTS) `).MatchString(statement) {
+				return fmt.Errorf("outside of a transaction there is only CREATE INDEX CONCURRENTLY IF NOT EXISTS and DROP INDEX CONCURRENTLY IF EXISTS, not %q", statement)
 			}
 		}
 		return nil
@@ -144,7 +144,7 @@ func TestMigrate(t *testing.T) {
 		}
 		for _, file := range []string{
 			"-- +goose Up\nSET LOCAL lock_timeout = '200ms';\nALTER TABLE apipay.refunds ADD COLUMN x text;\n",
-			"-- +goose NO TRANSACTION\n-- +goose Up\n-- Why.\nCREATE INDEX CONCURRENTLY x ON apipay.refunds (id);\n",
+			"-- +goose NO TRANSACTION\n-- +goose Up\n-- Why.\nCREATE INDEX CONCURRENTLY IF NOT EXISTS x ON apipay.refunds (id);\n",
 		} {
 			require.NoError(t, followsRules(file))
 		}
@@ -153,6 +153,7 @@ func TestMigrate(t *testing.T) {
 			"-- +goose Up\nSET LOCAL lock_timeout = '5s';\nALTER TABLE apipay.refunds ADD COLUMN x text;\n",
 			"-- +goose Up\nSET LOCAL lock_timeout = '200ms';\nCREATE INDEX x ON apipay.refunds (id);\n",
 			"-- +goose NO TRANSACTION\n-- +goose Up\nALTER TABLE apipay.refunds ADD COLUMN x text;\n",
+			"-- +goose NO TRANSACTION\n-- +goose Up\nCREATE INDEX CONCURRENTLY x ON apipay.refunds (id);\n",
 		} {
 			require.Error(t, followsRules(file), file)
 		}
