@@ -102,7 +102,9 @@ func (r Record) Response() Response {
 }
 
 // IsOf says that the record is of this request: same method, path and body.
-func (r Record) IsOf(request Request) bool { return string(r.Fingerprint) == string(request.Fingerprint[:]) }
+func (r Record) IsOf(request Request) bool {
+	return string(r.Fingerprint) == string(request.Fingerprint[:])
+}
 
 // Check says whether the request may use the record at the time now: it fails with the problem
 // idempotency_key_reused for another request, even while the first one runs, and with idempotency_in_progress while

@@ -16,6 +16,8 @@ import (
 type statements struct {
 	mu   sync.Mutex
 	list []string
+	// trips counts the round trips.
+	trips int
 }
 
 func (s *statements) add(sql string) {
@@ -24,22 +26,30 @@ func (s *statements) add(sql string) {
 	s.list = append(s.list, strings.Join(strings.Fields(sql), " "))
 }
 
-func (s *statements) take() []string {
+func (s *statements) take() (list []string, trips int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := s.list
-	s.list = nil
-	return taken
+	list, trips = s.list, s.trips
+	s.list, s.trips = nil, 0
+	return list, trips
+}
+
+func (s *statements) trip() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trips++
 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
 	s.add(d.SQL)
+	s.trip()
 	return ctx
 }
 
 func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (*statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	s.trip()
 	return ctx
 }
 
@@ -49,7 +59,7 @@ func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.Trace
 
 func (*statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// TestStatements counts what each operation costs: commits, and statements beside BEGIN and COMMIT. The sandbox has a
+// TestStatements counts what each operation costs: commits, statements beside BEGIN and COMMIT, and round trips. The sandbox has a
 // pool of its own here, as a real gateway has a database of its own. The README names these figures.
 func TestStatements(t *testing.T) {
 	t.Parallel()
@@ -66,15 +76,15 @@ func TestStatements(t *testing.T) {
 	body := `{"amount":1000,"currency":"EUR","payment_method":"pm_card_visa"`
 	pi, other := "", me.created("pm_card_visa")
 	for _, operation := range []struct {
-		name, path, body    string
-		status              int
-		commits, statements int
+		name, path, body           string
+		status                     int
+		commits, statements, trips int
 	}{
-		{"create", intents, body + "}", http.StatusCreated, 1, 4},
-		{"confirm", "/confirm", "", http.StatusOK, 2, 12},
-		{"refund", "/refunds", "", http.StatusCreated, 2, 17},
-		{"cancel", cancelPath(other), "", http.StatusOK, 1, 6},
-		{"create with confirm", intents, body + `,"confirm":true}`, http.StatusCreated, 2, 12},
+		{"create", intents, body + "}", http.StatusCreated, 1, 4, 3},
+		{"confirm", "/confirm", "", http.StatusOK, 2, 12, 4},
+		{"refund", "/refunds", "", http.StatusCreated, 2, 17, 4},
+		{"cancel", cancelPath(other), "", http.StatusOK, 1, 6, 2},
+		{"create with confirm", intents, body + `,"confirm":true}`, http.StatusCreated, 2, 12, 4},
 	} {
 		path := operation.path
 		if !strings.HasPrefix(path, intents) {
@@ -86,7 +96,8 @@ func TestStatements(t *testing.T) {
 			pi = a.id()
 		}
 		commits, others := 0, []string{}
-		for _, sql := range sent.take() {
+		list, trips := sent.take()
+		for _, sql := range list {
 			switch sql {
 			case "begin":
 			case "commit":
@@ -96,6 +107,7 @@ func TestStatements(t *testing.T) {
 			}
 		}
 		require.Equal(t, operation.commits, commits, operation.name)
+		require.Equal(t, operation.trips, trips, operation.name)
 		require.Len(t, others, operation.statements, "%s:\n%s", operation.name, strings.Join(others, "\n"))
 	}
 }
