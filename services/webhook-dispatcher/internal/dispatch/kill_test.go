@@ -89,7 +89,9 @@ func TestRun_KilledAgainAndAgain(t *testing.T) {
 				WHERE datname = current_database() AND usename = 'apipay_worker' AND application_name <> 'dispatcher-test'`).Scan(&sessions))
 			return sessions == 0
 		}, "the killed one's sessions to end")
-		inHand += b.count(`SELECT count(*) FROM apipay.outbound_webhook_deliveries WHERE lease_until > now()`)
+		leases := b.count(`SELECT count(*) FROM apipay.outbound_webhook_deliveries WHERE lease_until > now()`)
+		require.LessOrEqual(t, leases, endpoints*b.config.EndpointConcurrency, "what is sent and not recorded counts against the cap")
+		inHand += leases
 		b.travel(2 * time.Minute)
 	}
 	cmd := b.process()

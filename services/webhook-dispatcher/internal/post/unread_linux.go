@@ -44,5 +44,5 @@ func control(conn net.Conn, f func(fd int)) {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { f(int(fd)) }) //nolint:gosec // a descriptor; closed: nothing is known
+	_ = raw.Control(func(fd uintptr) { f(int(fd)) }) // of a closed connection nothing is known
 }
