@@ -28,6 +28,8 @@ BEGIN
             EXECUTE format('ALTER TABLE apipay.%I SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000)', part);
             EXECUTE format('ALTER TABLE apipay.%I ENABLE ROW LEVEL SECURITY', part);
             EXECUTE format('ALTER TABLE apipay.%I FORCE ROW LEVEL SECURITY', part);
+            -- pg_dump reads each partition by itself: without a policy of its own the owner's dump of it would be empty.
+            EXECUTE format('CREATE POLICY owner_access ON apipay.%I FOR ALL TO apipay_owner USING (true) WITH CHECK (true)', part);
             EXECUTE format('ALTER TABLE apipay.%I ATTACH PARTITION apipay.%I FOR VALUES FROM (%L) TO (%L)',
                 parent, part,
                 apipay.uuid7_floor(week_start),
@@ -88,8 +90,7 @@ BEGIN
         CONTINUE WHEN child IS NOT NULL AND to_regclass('apipay.' || child || '_w' || suffix) IS NOT NULL;
         EXECUTE format('LOCK TABLE ONLY apipay.%I IN ACCESS EXCLUSIVE MODE', parent);
         EXECUTE format('LOCK TABLE apipay.%I IN ACCESS EXCLUSIVE MODE', part);
-        -- Counted through the parents, with the week's ids: a partition by itself has no policies, so that
-        -- even its owner sees nothing in it.
+        -- Counted through the parents, with the week's ids.
         week_ids := format('%I >= %L AND %I < %L', key_column, apipay.uuid7_floor(week_start),
             key_column, apipay.uuid7_floor(week_start + interval '7 days'));
         still_needed := false;
@@ -107,6 +108,11 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
+-- As for the weeks: what pg_dump reads as the owner.
+CREATE POLICY owner_access ON apipay.outbox_events_default FOR ALL TO apipay_owner USING (true) WITH CHECK (true);
+CREATE POLICY owner_access ON apipay.webhook_events_default FOR ALL TO apipay_owner USING (true) WITH CHECK (true);
+CREATE POLICY owner_access ON apipay.outbound_webhook_deliveries_default FOR ALL TO apipay_owner USING (true) WITH CHECK (true);
+CREATE POLICY owner_access ON apipay.outbound_webhook_attempts_default FOR ALL TO apipay_owner USING (true) WITH CHECK (true);
 REVOKE ALL ON FUNCTION apipay.ensure_partitions(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION apipay.drop_partitions(text, timestamptz) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION apipay.ensure_partitions(integer) TO apipay_worker;
