@@ -174,7 +174,7 @@ test("what operators decide is confirmed and lands in the audit log", async () =
   await page.getByRole("button", { name: "Replay 1 record" }).click();
   await page.getByText("The dispatcher will try the record again").waitFor();
   await page.goto(s.urls.admin_api + "/payments");
-  await page.locator("tr", { has: page.locator(`text=1299.00 EUR`) }).first().getByRole("button", { name: "Set…" }).click();
+  await page.locator("tr", { has: page.locator(`text=EUR 1,299.00`) }).first().getByRole("button", { name: "Set…" }).click();
   await page.getByLabel("declined: the gateway refused it").check();
   await page.getByRole("dialog").getByLabel("Reason").fill("the bank said so");
   await page.getByRole("button", { name: "Set the outcome" }).click();

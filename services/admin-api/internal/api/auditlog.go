@@ -56,11 +56,7 @@ func (a *API) listAudit(c *call) error {
 	var w where
 	q := httpapi.NewQuery(c.Request())
 	limit := q.Limit()
-	if tenants := c.tenantsAsked(q); len(tenants) == 1 {
-		w.add("tenant_id = ?", tenants[0])
-	} else if tenants != nil {
-		w.add("tenant_id = ANY (?::uuid[])", tenants)
-	}
+	w.ofTenants("tenant_id", c.tenantsAsked(q))
 	for _, column := range []string{"target", "actor", "action"} {
 		if text, ok := q.String(column, maxAuditText); ok {
 			w.add(column+" = ?", text)

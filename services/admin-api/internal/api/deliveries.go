@@ -91,21 +91,19 @@ var deliveryStatuses = []string{
 
 type deliveryFilter struct {
 	where
-	status string
-	limit  int
+	// endpoint or else tenants say whose deliveries; both nil is everybody's.
+	endpoint *uuid.UUID
+	tenants  []uuid.UUID
+	status   string
+	limit    int
 }
 
 func (a *API) listDeliveries(c *call) error {
 	q := httpapi.NewQuery(c.Request())
 	f := deliveryFilter{limit: q.Limit()}
-	if tenant, ok := tenantParam(q); ok {
-		f.add("d.tenant_id = ?", tenant)
-	} else if c.who.IsConfined() {
-		// Row level security says the same; said here too it finds the tenants' index.
-		f.add("d.tenant_id = ANY (?::uuid[])", c.who.Tenants)
-	}
+	f.tenants = c.tenantsAsked(q)
 	if endpoint, ok := idParam(q, "endpoint", id.Endpoint); ok {
-		f.add("d.endpoint_id = ?", endpoint)
+		f.endpoint = &endpoint
 	}
 	if event, ok := idParam(q, "event", id.Event); ok {
 		f.add("d.event_id = ?", event)
@@ -169,10 +167,11 @@ func (f *deliveryFilter) after(ctx context.Context, tx postgres.Tx, delivery uui
 	return nil
 }
 
-// query walks the index that fits. What is still to be sent is few among many: two small partial indexes hold it,
-// one for what waits and one for what is in flight, and each is asked for its newest.
+// query walks the index that fits. What failed or retries has indexes of its own. What was not sent yet is few among many: two
+// small partial indexes hold it, one for what waits and one for what is in flight, and each is asked for its newest.
 func (f *deliveryFilter) query() string {
 	limit := " LIMIT " + f.bind(f.limit+1)
+	whose := f.whose()
 	branch := func(status string) string {
 		conditions := f.conditions
 		if status != "" {
@@ -182,7 +181,11 @@ func (f *deliveryFilter) query() string {
 		if len(conditions) > 0 {
 			text += ` WHERE ` + strings.Join(conditions, " AND ")
 		}
-		return text + deliveryOrder + limit
+		text += deliveryOrder + limit
+		if whose != "" {
+			text = `SELECT d.* FROM ` + whose + ` CROSS JOIN LATERAL (` + text + `) d` + deliveryOrder + limit
+		}
+		return text
 	}
 	switch webhook.DeliveryStatus(f.status) {
 	case webhook.StatusFailed:
@@ -190,16 +193,40 @@ func (f *deliveryFilter) query() string {
 	case webhook.StatusDelivered:
 		return completeDeliveries(branch("d.status = 'DELIVERED'"))
 	case webhook.StatusPending:
-		return completeDeliveries(f.open("d.status = 'PENDING'", branch, limit))
+		return completeDeliveries(`SELECT d.* FROM ((` + branch("d.status = 'PENDING' AND d.lease_until IS NULL") + `) UNION ALL (` +
+			branch("d.status = 'PENDING' AND d.lease_until IS NOT NULL") + `)) d` + deliveryOrder + limit)
 	case webhook.StatusRetrying:
-		return completeDeliveries(f.open("d.status = 'RETRYING'", branch, limit))
+		return completeDeliveries(branch("d.status = 'RETRYING'"))
 	}
 	return completeDeliveries(branch(""))
 }
 
-func (f *deliveryFilter) open(status string, branch func(string) string, limit string) string {
-	return `SELECT d.* FROM ((` + branch(status+" AND d.lease_until IS NULL") + `) UNION ALL (` +
-		branch(status+" AND d.lease_until IS NOT NULL") + `)) d` + deliveryOrder + limit
+// whose binds the endpoint or the tenants as rows to join and not as constants. A constant lets the planner guess by how many
+// deliveries the tenant has, as if each state were spread evenly over the tenants, and walk the newest of everybody in search of
+// what a large tenant may have none of; of a row to join it knows only that it is one of many, and takes the index by tenant.
+//
+// What was not sent yet has no index by tenant, which every delivery would pay for: there the guess is wanted.
+func (f *deliveryFilter) whose() string {
+	switch {
+	case f.status == string(webhook.StatusPending):
+		if f.endpoint != nil {
+			f.add("d.endpoint_id = ?", *f.endpoint)
+		}
+		f.ofTenants("d.tenant_id", f.tenants)
+	case f.endpoint != nil:
+		// An endpoint that the reader does not see, or of another tenant than asked for, has no row here to look further from.
+		from := "(SELECT e.id AS asked FROM apipay.webhook_endpoints e WHERE e.id = " + f.bind(*f.endpoint)
+		if f.tenants != nil {
+			from += " AND e.tenant_id = ANY (" + f.bind(f.tenants) + "::uuid[])"
+		}
+		f.conditions = append(f.conditions, "d.endpoint_id = w.asked")
+		return from + ") w"
+	case f.tenants != nil:
+		from := "unnest(" + f.bind(f.tenants) + "::uuid[]) AS w (asked)"
+		f.conditions = append(f.conditions, "d.tenant_id = w.asked")
+		return from
+	}
+	return ""
 }
 
 func (a *API) readDelivery(c *call) error {

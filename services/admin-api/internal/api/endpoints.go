@@ -117,9 +117,7 @@ func (a *API) listEndpoints(c *call) error {
 	q := httpapi.NewQuery(c.Request())
 	limit := q.Limit()
 	w.add("e.deleted_at IS NULL")
-	if tenant, ok := tenantParam(q); ok {
-		w.add("e.tenant_id = ?", tenant)
-	}
+	tenants := c.tenantsAsked(q)
 	if status, ok := q.Enum("status", statusEnabled, statusDisabled); ok {
 		w.add("e.status = ?", status)
 	}
@@ -132,7 +130,16 @@ func (a *API) listEndpoints(c *call) error {
 	}
 	// The page is cut before its health is added up, which would otherwise be done for every endpoint there is.
 	const order = " ORDER BY e.created_at DESC, e.id DESC"
-	query := selectEndpointFrom("(SELECT e.* FROM apipay.webhook_endpoints e"+w.sql()+order+" LIMIT "+w.bind(limit+1)+")") + order
+	newest := order + " LIMIT " + w.bind(limit+1)
+	page := "SELECT e.* FROM apipay.webhook_endpoints e" + w.sql() + newest
+	if tenants != nil {
+		// The merchants' own index has each tenant and mode in this order.
+		all := w.bind(tenants)
+		w.add("e.tenant_id = t.asked AND e.livemode = m.asked")
+		page = "SELECT e.* FROM unnest(" + all + "::uuid[]) AS t (asked) CROSS JOIN (VALUES (true), (false)) AS m (asked)" +
+			" CROSS JOIN LATERAL (SELECT e.* FROM apipay.webhook_endpoints e" + w.sql() + newest + ") e" + newest
+	}
+	query := selectEndpointFrom("("+page+")") + order
 	var rows []endpointRow
 	err := a.read(c, func(ctx context.Context, tx postgres.Tx) (err error) {
 		rows, err = collect[endpointRow](ctx, tx, query, w.args...)

@@ -179,9 +179,7 @@ func (a *API) listParked(c *call) error {
 	q := httpapi.NewQuery(c.Request())
 	limit := q.Limit()
 	w.add("parked_at IS NOT NULL AND discarded_at IS NULL")
-	if tenant, ok := tenantParam(q); ok {
-		w.add("tenant_id = ?", tenant)
-	}
+	w.ofTenants("tenant_id", c.tenantsAsked(q))
 	if topic, ok := q.Enum("topic", topics...); ok {
 		w.add("topic = ?", topic)
 	}

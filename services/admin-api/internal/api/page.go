@@ -55,6 +55,15 @@ func idParam(q *httpapi.Query, name string, prefix id.Prefix) (uuid.UUID, bool) 
 // tenantParam declares tenant.
 func tenantParam(q *httpapi.Query) (uuid.UUID, bool) { return idParam(q, "tenant", id.Tenant) }
 
+// ofTenants narrows to some tenants; nil is everybody's. Of one alone an index by tenant has the list's order.
+func (w *where) ofTenants(column string, tenants []uuid.UUID) {
+	if len(tenants) == 1 {
+		w.add(column+" = ?", tenants[0])
+	} else if tenants != nil {
+		w.add(column+" = ANY (?::uuid[])", tenants)
+	}
+}
+
 // tenantsAsked declares tenant and answers whose rows a list has to look at, nil for everybody's. Row level security says
 // the same; said here too it finds the tenants' index.
 func (c *call) tenantsAsked(q *httpapi.Query) []uuid.UUID {

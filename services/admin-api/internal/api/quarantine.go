@@ -66,9 +66,7 @@ func (a *API) listQuarantine(c *call) error {
 	var w where
 	q := httpapi.NewQuery(c.Request())
 	limit := q.Limit()
-	if tenant, ok := tenantParam(q); ok {
-		w.add("tenant_id = ?", tenant)
-	}
+	w.ofTenants("tenant_id", c.tenantsAsked(q))
 	if reason, ok := q.String("reason", maxQuarantineReason); ok {
 		w.add("reason = ?", reason)
 	}

@@ -257,9 +257,7 @@ func (a *API) listRecoveries(c *call) error {
 	var w where
 	q := httpapi.NewQuery(c.Request())
 	limit := q.Limit()
-	if tenant, ok := tenantParam(q); ok {
-		w.add("tenant_id = ?", tenant)
-	}
+	w.ofTenants("tenant_id", c.tenantsAsked(q))
 	if status, ok := q.Enum("status", "pending", "running", "done", "canceled"); ok {
 		w.add("status = ?", status)
 	}

@@ -120,9 +120,7 @@ func (a *API) listPaymentAttempts(c *call) error {
 	if status != "" {
 		w.add("status = ?", status)
 	}
-	if tenants := c.tenantsAsked(q); tenants != nil {
-		w.add("tenant_id = ANY (?::uuid[])", tenants)
-	}
+	w.ofTenants("tenant_id", c.tenantsAsked(q))
 	scope := c.scopeOf("payment_attempts")
 	if after, ok := q.Cursor(a.cursors, scope); ok {
 		w.add("(created_at, id) < (?, ?)", after.Time, after.ID)

@@ -331,3 +331,24 @@ func (u *roleUser) Claims(_ []string, base *mockoidc.IDTokenClaims) (jwt.Claims,
 		Role string `json:"role,omitempty"`
 	}{base, u.role}, nil
 }
+
+func TestSumUp(t *testing.T) {
+	t.Parallel()
+	classes, total := sumUp(healthSeries{Hours: []healthHour{
+		{Failures: map[string]int64{"timeout": 0}}, {Failures: map[string]int64{"timeout": 0, "dns": 1}}, {Failures: map[string]int64{"timeout": 3}},
+	}})
+	require.Equal(t, []string{"timeout", "dns"}, classes, "each class once, the most frequent first")
+	require.Equal(t, map[string]int64{"timeout": 3, "dns": 1}, total.Failures)
+}
+
+func TestMoney(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]struct {
+		minor int64
+		code  string
+	}{
+		"JPY 80": {80, "JPY"}, "KWD 1.234": {1234, "KWD"}, "EUR 1,299.00": {129900, "EUR"}, "USD 999,999.99": {99999999, "USD"}, "EUR 0.05": {5, "EUR"},
+	} {
+		require.Equal(t, want, money(c.minor, c.code))
+	}
+}

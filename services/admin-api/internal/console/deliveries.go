@@ -168,18 +168,23 @@ func (c *Console) event(v *visit) error {
 	return v.render(http.StatusOK, "event", "Event "+short(e.ID), e)
 }
 
-// find leads from an id to its page.
-func (c *Console) find(v *visit) error {
-	text := strings.TrimSpace(v.QueryParam("q"))
+// pageOf is the page of an object by its id; empty for what has none.
+func pageOf(text string) string {
 	prefix, _, _ := strings.Cut(text, "_")
 	escaped := url.PathEscape(text)
-	target := map[string]string{
+	return map[string]string{
 		"evt": "/events/" + escaped, "whd": "/deliveries/" + escaped, "we": "/endpoints/" + escaped, "pi": "/payments/" + escaped,
 		"tnt": "/deliveries?tenant=" + url.QueryEscape(text), "rec": "/recoveries/" + escaped,
 	}[prefix]
+}
+
+// find leads from an id to its page.
+func (c *Console) find(v *visit) error {
+	text := strings.TrimSpace(v.QueryParam("q"))
+	target := pageOf(text)
 	if strings.HasPrefix(text, "re_") {
 		var r refund
-		if err := v.read("/admin/v1/refunds/"+escaped, nil, &r); err != nil {
+		if err := v.read("/admin/v1/refunds/"+url.PathEscape(text), nil, &r); err != nil {
 			return err
 		}
 		target = "/payments/" + r.PaymentIntent

@@ -70,6 +70,9 @@ func sumUp(series healthSeries) (classes []string, total healthHour) {
 		total.Succeeded += hour.Succeeded
 		total.Failed += hour.Failed
 		for class, n := range hour.Failures {
+			if n == 0 {
+				continue
+			}
 			if total.Failures[class] == 0 {
 				classes = append(classes, class)
 			}

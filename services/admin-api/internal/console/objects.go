@@ -172,6 +172,14 @@ type recoveryFilter struct {
 	To            string `json:"to,omitzero"`
 }
 
+// Since names what From and To bound.
+func (f recoveryFilter) Since() string {
+	if f.Status == statusRetrying {
+		return "Created"
+	}
+	return "Failed"
+}
+
 type topicLag struct {
 	Topic                   string     `json:"topic"`
 	OldestPendingAt         *time.Time `json:"oldest_pending_at"`

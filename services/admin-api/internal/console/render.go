@@ -144,6 +144,8 @@ var functions = template.FuncMap{
 	"tone":      tone,
 	"phases":    phases,
 	"short":     short,
+	"soft":      soft,
+	"page":      pageOf,
 	"seconds":   seconds,
 	"bytes":     byteSize,
 	"deref":     func(text *string) string { return orEmpty(text) },
@@ -209,6 +211,9 @@ func asTime(at any) (time.Time, bool) {
 		if t != nil {
 			return *t, true
 		}
+	case string:
+		parsed, err := time.Parse(time.RFC3339, t)
+		return parsed, err == nil
 	}
 	return time.Time{}, false
 }
@@ -272,9 +277,16 @@ func plural(n int64, one, many string) string {
 func money(minor int64, code string) string {
 	amount, err := currency.NewAmountFromInt64(minor, code)
 	if err != nil {
-		return count(minor) + " minor units " + code
+		return code + " " + count(minor) + " minor units"
 	}
-	return amount.Number() + " " + code
+	whole, rest, fraction := strings.Cut(amount.Number(), ".")
+	if n, err := strconv.ParseInt(whole, 10, 64); err == nil {
+		whole = count(n)
+	}
+	if fraction {
+		whole += "." + rest
+	}
+	return code + " " + whole
 }
 
 func percent(succeeded, failed int64) string {
@@ -303,7 +315,17 @@ func seconds(s *float64, known *time.Time) string {
 	if d < time.Minute {
 		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
 	}
-	return d.Round(time.Second).String()
+	minutes, left := int(d.Minutes()), int(d.Seconds())%60
+	if minutes < 60 {
+		return fmt.Sprintf("%d min %d s", minutes, left)
+	}
+	return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
+}
+
+// soft lets a dotted name break where its parts meet.
+func soft(text string) template.HTML {
+	escaped := template.HTMLEscapeString(text)
+	return template.HTML(strings.NewReplacer(".", ".<wbr>", "_", "_<wbr>").Replace(escaped)) // #nosec G203 -- escaped just above
 }
 
 func byteSize(n any) string {

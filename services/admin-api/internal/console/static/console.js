@@ -129,7 +129,11 @@
   const menu = document.querySelector("[data-menu]");
   // On wide screens the menu is always there, also for those who read by its semantics.
   const wide = matchMedia("(min-width: 861px)");
-  const settle = () => { if (menu) menu.open = wide.matches; };
+  const folded = [...document.querySelectorAll("details[data-narrow]:not([open])")];
+  const settle = () => {
+    if (menu) menu.open = wide.matches;
+    for (const details of folded) details.open = wide.matches;
+  };
   settle();
   wide.addEventListener("change", settle);
 })();
