@@ -118,7 +118,7 @@ chaos-payments: build
 		./services/payment-api/internal/payments
 
 .PHONY: bench
-bench: bench-payments bench-relay bench-dispatcher ## measure, print tables with targets, keep them in docs/benchmarks
+bench: bench-payments bench-relay bench-dispatcher bench-admin ## measure, print tables with targets, keep them in docs/benchmarks
 
 .PHONY: bench-payments
 bench-payments: build
@@ -147,6 +147,14 @@ bench-dispatcher: build
 		go test -timeout 40m -run "^$$" -bench BenchmarkClaim -benchtime 1000x ./services/webhook-dispatcher/internal/dispatch; \
 		go test -timeout 40m -run "^$$" -bench BenchmarkRecover -benchtime 1000000x ./services/webhook-dispatcher/internal/dispatch' \
 		| tee docs/benchmarks/webhook-dispatcher-database.txt
+
+# The pages of admin-api beside ROWS deliveries; the acceptance case is 10000000, which takes 15 GB and half an hour to load.
+.PHONY: bench-admin
+bench-admin: ROWS ?= 1000000
+bench-admin: build
+	@mkdir -p docs/benchmarks
+	@ROWS=$(ROWS) BENCH_OUT=$(CURDIR)/docs/benchmarks $(DEVSTACK) test-env -- go test -count=1 -timeout 3h -tags bench -run TestSpeed -v \
+		./services/admin-api/bench
 
 # SOAK_ROUNDS multiplies the rounds of the races: 10 makes 200 of parallel refunds, 2,000 of parallel confirms.
 SOAK_ROUNDS ?= 10
