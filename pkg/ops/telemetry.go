@@ -37,7 +37,8 @@ type Telemetry struct {
 // sampler, resource attributes, OTEL_TRACES_EXPORTER=none, OTEL_SDK_DISABLED) hold.
 func StartTelemetry(ctx context.Context, service string) (*Telemetry, error) {
 	// The instance first, so that OTEL_RESOURCE_ATTRIBUTES may name it; the service last: dashboards and alerts go by it.
-	res, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.instance.id", instance())),
+	res, err := resource.New(ctx, resource.WithAttributes(
+		attribute.String("service.instance.id", instance()), attribute.String("service.version", Version())),
 		resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", service)))
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("describing the process for telemetry: %w", err)
