@@ -184,8 +184,11 @@ func TestOrder(t *testing.T) {
 	for _, name := range hub {
 		service := project.Services[name]
 		require.Equal(t, types.ServiceConditionCompletedSuccessfully, service.DependsOn["migrate"].Condition, name)
-		_, waits := service.DependsOn["broker"]
+		broker, waits := service.DependsOn["broker"]
 		require.Equal(t, service.Environment["APIPAY_KAFKA_BROKERS"] != nil, waits, name)
+		if waits {
+			require.Equal(t, types.ServiceConditionHealthy, broker.Condition, name)
+		}
 		require.Equal(t, types.HealthCheckTest{"CMD", "/" + name, "healthcheck"}, service.HealthCheck.Test, name)
 		require.NotNil(t, service.StopGracePeriod, name)
 		require.Greater(t, service.StopGracePeriod.String(), "15s", name)
