@@ -195,11 +195,11 @@ images: ## build the image of each service and of migrate, with docker or podman
 	fi; \
 	for name in $(IMAGES); do \
 		file=services/$$name/Dockerfile; [ $$name != migrate ] || file=migrations/Dockerfile; \
-		DOCKER_BUILDKIT=1 $$engine build --file $$file --tag apipay/$$name:$(VERSION) \
+		DOCKER_BUILDKIT=1 $$engine build --file $$file --tag apipay/$$name:$(VERSION) --tag apipay/$$name:dev \
 			--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
 			$(if $(GO_IMAGE),--build-arg GO_IMAGE=$(GO_IMAGE)) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) .; \
 	done; \
-	echo "images: $(IMAGES), each as apipay/NAME:$(VERSION), built with $$engine"
+	echo "images: $(IMAGES), each as apipay/NAME:$(VERSION) and as :dev, which docker-compose.yml takes, built with $$engine"
 
 .PHONY: compose-secrets
 compose-secrets: ## make the secrets that docker-compose.yml mounts, once
