@@ -130,7 +130,7 @@ func TestRestore(t *testing.T) {
 	}
 	// Merchants go on as if nothing had been.
 	require.NoError(t, load(t.Context(), shops, 4))
-	shops[1].must(t, http.StatusOK, "GET", "/v1/payment-intents/"+open.text("id"), "", nil)
+	shops[0].must(t, http.StatusOK, "GET", "/v1/payment-intents/"+open.text("id"), "", nil)
 }
 
 // run runs a program and answers what it printed.
