@@ -3,6 +3,9 @@
 -- Makes the weekly partitions from last week to weeks_ahead weeks from now where they are missing, and
 -- returns the names of those it made. Called by `migrate` and, hourly, by the relay; so it runs as the
 -- owner. A lock that does not come within 200 ms is given up (55P03): the caller tries again later.
+-- Rows that came while their week was missing lie in the default partition, which would refuse the new one for good: they
+-- are moved, under a lock that waits for the claims of the relay and the dispatcher and keeps new ones out. Claims skip
+-- rows that are locked, so that one beside the move would leave a tenant's moved events for later than those after them.
 -- +goose StatementBegin
 CREATE FUNCTION apipay.ensure_partitions(weeks_ahead integer DEFAULT 3) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
@@ -13,6 +16,9 @@ DECLARE
     parent text;
     week_start timestamptz;
     part text;
+    key_column text;
+    week_ids text;
+    astray boolean;
 BEGIN
     IF weeks_ahead NOT BETWEEN 1 AND 52 THEN
         RAISE EXCEPTION 'weeks_ahead must be between 1 and 52' USING ERRCODE = '22023';
@@ -26,6 +32,15 @@ BEGIN
             CONTINUE WHEN to_regclass('apipay.' || part) IS NOT NULL;
             EXECUTE format('CREATE TABLE apipay.%I (LIKE apipay.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', part, parent);
             EXECUTE format('ALTER TABLE apipay.%I SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000)', part);
+            key_column := CASE parent WHEN 'outbox_events' THEN 'id' ELSE 'event_id' END;
+            week_ids := format('%I >= %L AND %I < %L', key_column, apipay.uuid7_floor(week_start),
+                key_column, apipay.uuid7_floor(week_start + interval '7 days'));
+            EXECUTE format('SELECT EXISTS (SELECT FROM apipay.%I WHERE %s)', parent, week_ids) INTO astray;
+            IF astray THEN
+                EXECUTE format('LOCK TABLE apipay.%I IN EXCLUSIVE MODE', parent);
+                EXECUTE format('WITH moved AS (DELETE FROM apipay.%I WHERE %s RETURNING *) INSERT INTO apipay.%I SELECT * FROM moved',
+                    parent, week_ids, part);
+            END IF;
             EXECUTE format('ALTER TABLE apipay.%I ENABLE ROW LEVEL SECURITY', part);
             EXECUTE format('ALTER TABLE apipay.%I FORCE ROW LEVEL SECURITY', part);
             -- pg_dump reads each partition by itself: without a policy of its own the owner's dump of it would be empty.

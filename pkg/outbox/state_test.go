@@ -29,7 +29,7 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 	try := func(sets ...string) error {
 		tx, err := owner.Begin(t.Context())
 		require.NoError(t, err)
-		defer tx.Rollback(t.Context()) //nolint:errcheck // nothing is to stay
+		defer tx.Rollback(t.Context())
 		for _, set := range sets {
 			tag, err := tx.Exec(t.Context(), "UPDATE apipay.outbox_events SET "+set)
 			if err != nil {

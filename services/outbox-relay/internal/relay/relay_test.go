@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"apipay.io/hub/pkg/id"
@@ -34,4 +35,38 @@ func TestRelay(t *testing.T) {
 		require.Equal(t, 3000, marked)
 		require.Equal(t, string(outbox.Key(tenants[0])), tenants[0].String())
 	})
+}
+
+// Tenants with a large backlog keep both workers busy: events of others go out beside it, not after it.
+func TestQuietTenantsDoNotWaitForABacklog(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const large = 40_000
+	busy := tenantIDs(16)
+	taken := map[int16]bool{}
+	for _, tenant := range busy {
+		taken[outbox.Lane(tenant)] = true
+	}
+	b.fill(busy, large, 100)
+	b.start()
+	eventually(t, 20*time.Second, "the backlog is being sent", func() bool { return b.published() > 1000 })
+	var quiet []uuid.UUID
+	for len(quiet) < 20 {
+		if tenant := uuid.New(); !taken[outbox.Lane(tenant)] {
+			quiet = append(quiet, tenant)
+		}
+	}
+	b.fill(quiet, len(quiet), 100)
+	const order = `
+		SELECT count(*) FILTER (WHERE tenant_id = ANY ($1) AND published_at IS NULL),
+		       count(*) FILTER (WHERE published_at > (SELECT max(published_at) FROM apipay.outbox_events WHERE tenant_id = ANY ($1)))
+		FROM apipay.outbox_events`
+	var waiting, after int
+	eventually(t, 20*time.Second, "the quiet tenants' events are out", func() bool {
+		require.NoError(t, b.owner.QueryRow(t.Context(), order, quiet).Scan(&waiting, &after))
+		return waiting == 0
+	})
+	b.drained(20 * time.Second)
+	require.NoError(t, b.owner.QueryRow(t.Context(), order, quiet).Scan(&waiting, &after))
+	require.Greater(t, after, large/10, "the backlog's end was published after them")
 }
