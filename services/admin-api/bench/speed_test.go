@@ -87,7 +87,7 @@ func TestSpeed(t *testing.T) {
 	}
 	fmt.Fprintf(&table, "%d of the requests above miss the target; load at the end %s\n", missed, loadAverage())
 	if dir := os.Getenv("BENCH_OUT"); dir != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "admin-api.txt"), []byte(table.String()), 0o644)) //nolint:gosec // for everybody to read
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "admin-api.txt"), []byte(table.String()), 0o644))
 	}
 	fmt.Println(table.String())
 }
