@@ -53,7 +53,7 @@ CALL apipay.isolate('outbox_events');
 ALTER TABLE apipay.outbox_events_default ENABLE ROW LEVEL SECURITY;
 ALTER TABLE apipay.outbox_events_default FORCE ROW LEVEL SECURITY;
 -- A row is born pending: nobody but the owner can insert one in another state.
-GRANT SELECT, INSERT (id, tenant_id, livemode, topic, lane, type, payload, traceparent)
+GRANT SELECT, INSERT (id, tenant_id, livemode, topic, lane, type, payload, traceparent, created_at)
     ON apipay.outbox_events TO apipay_app, apipay_worker, apipay_admin;
 GRANT UPDATE (published_at, kafka_partition, kafka_offset, parked_at, parked_reason, replay_requested_at, last_replay_at)
     ON apipay.outbox_events TO apipay_worker;

@@ -59,13 +59,13 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 	}
 }
 
-// Nobody can write a row that is born in another state than pending, or with a time or a seq of its own choosing.
+// Nobody can write a row that is born in another state than pending.
 func TestRowsAreBornPending(t *testing.T) {
 	t.Parallel()
 	db := testdb.New(t)
 	for _, dsn := range []string{db.App, db.Worker, db.Admin} {
 		pool := db.Pool(t, dsn)
-		for _, column := range []string{"published_at", "parked_at", "created_at", "discarded_at", "kafka_offset"} {
+		for _, column := range []string{"published_at", "parked_at", "discarded_at", "kafka_offset"} {
 			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 				_, err := tx.Exec(t.Context(), `INSERT INTO apipay.outbox_events (id, tenant_id, livemode, topic, lane, type, payload, `+column+`)
 					VALUES ($1, $2, false, $3, 0, 'ping', '{}', NULL)`, id.New(), id.New(), outbox.TopicWebhooks)
