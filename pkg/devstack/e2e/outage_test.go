@@ -142,8 +142,22 @@ func (h *hub) resumed(t *testing.T, query string) time.Duration {
 			require.Less(t, time.Since(begun), resumeLimit, "%v", err)
 		}
 	}
+	stages := []struct{ name, query string }{
+		{"an intent was created", `SELECT count(*) FROM apipay.payment_intents WHERE created_at > $1`},
+		{"a payment succeeded", `SELECT count(*) FROM apipay.outbox_events WHERE created_at > $1 AND type = 'payment_intent.succeeded'`},
+		{"it was published", `SELECT count(*) FROM apipay.outbox_events WHERE created_at > $1 AND type = 'payment_intent.succeeded' AND published_at IS NOT NULL`},
+		{"it was read", `SELECT count(*) FROM apipay.webhook_events w JOIN apipay.outbox_events e ON e.id = w.event_id WHERE e.created_at > $1 AND e.type = 'payment_intent.succeeded'`},
+	}
 	for {
 		var n int
+		for len(stages) > 0 {
+			require.NoError(t, h.owner.QueryRow(t.Context(), stages[0].query, since).Scan(&n))
+			if n == 0 {
+				break
+			}
+			t.Logf("%s after the return: %s", time.Since(begun).Round(100*time.Millisecond), stages[0].name)
+			stages = stages[1:]
+		}
 		require.NoError(t, h.owner.QueryRow(t.Context(), query, since).Scan(&n))
 		if n > 0 {
 			return time.Since(begun).Round(100 * time.Millisecond)
