@@ -21,7 +21,7 @@ const (
 	// slots are the deliveries that one process may have in hand, from claim to record.
 	slots = 512
 	// MaxConns of the database that a dispatcher uses: one per loop, and spare ones.
-	MaxConns = 12
+	MaxConns = 14
 	// finishTimeout is how long attempts in flight may end by themselves after SIGTERM, a little more than an attempt's default
 	// limit; the rest are given back.
 	finishTimeout = 10500 * time.Millisecond

@@ -95,7 +95,7 @@ func TestAwait_TicksWhileIdle(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ticks, ended := make(chan struct{}, 100), make(chan error, 1)
 	go func() {
-		_, _, err := d.await(ctx, func() { ticks <- struct{}{} }, nil, time.Time{})
+		_, _, _, err := d.await(ctx, func() { ticks <- struct{}{} }, nil, 0, nil, time.Time{})
 		ended <- err
 	}()
 	for range 3 {

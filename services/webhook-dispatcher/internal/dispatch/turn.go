@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// turnPace is from one turn to the next at least, and twice what the last one took, up to longestPace: so results and asks
-	// gather, the more the slower the database is. Where nothing is in flight there is nothing to wait for.
+	// turnsAtOnce run side by side, for different endpoints: while one waits for the database another can gather.
+	turnsAtOnce = 2
+	// turnPace is from one turn to the next at least, and what the last one took, up to longestPace: so results and asks gather,
+	// the more the slower the database is. Where nothing is in flight there is nothing to wait for.
 	turnPace    = 4 * time.Millisecond
 	longestPace = 50 * time.Millisecond
 	// resultLinger is how long a result waits for a claim to go with, while nothing is due and its slot is not wanted.
@@ -33,20 +35,38 @@ func (d *Dispatcher) claimLoop(ctx, sendCtx context.Context) error {
 	defer func() { go d.forward() }()
 	var pending []attempt
 	defer func() { d.handOver(pending) }()
+	turns := make(chan ended, turnsAtOnce)
+	running := 0
+	defer func() {
+		for ; running > 0; running-- {
+			<-turns
+		}
+	}()
 	var next time.Time
 	for {
 		loop.Tick()
 		var asks []*ask
+		var end *ended
 		var err error
-		if pending, asks, err = d.await(ctx, loop.Tick, pending, next); err != nil {
+		if pending, asks, end, err = d.await(ctx, loop.Tick, turns, running, pending, next); err != nil {
 			return err
 		}
-		started := time.Now()
-		err = d.turn(ctx, sendCtx, pending, asks)
-		next = started.Add(min(max(turnPace, 2*time.Since(started)), longestPace))
-		pending = nil
-		if told.tell(ctx, err) {
-			loop.Degraded(err.Error())
+		if end == nil {
+			batch := pending
+			pending = nil
+			running++
+			started := time.Now()
+			next = started.Add(turnPace)
+			go func() {
+				err := d.turn(ctx, sendCtx, batch, asks)
+				turns <- ended{started, time.Since(started), err}
+			}()
+			continue
+		}
+		running--
+		next = end.started.Add(min(max(turnPace, end.took), longestPace))
+		if told.tell(ctx, end.err) {
+			loop.Degraded(end.err.Error())
 			if !pause(ctx, 250*time.Millisecond) {
 				return ctx.Err()
 			}
@@ -54,6 +74,13 @@ func (d *Dispatcher) claimLoop(ctx, sendCtx context.Context) error {
 		}
 		loop.Degraded("")
 	}
+}
+
+// ended is a turn that is over.
+type ended struct {
+	started time.Time
+	took    time.Duration
+	err     error
 }
 
 // forward passes on the results of what is still in flight when the claims have ended.
@@ -76,9 +103,9 @@ func (d *Dispatcher) handOver(list []attempt) {
 const idleTick = 2 * time.Second
 
 // await gathers until there is a turn to take: something to claim, or results that waited long enough for it. It answers what
-// it gathered also with an error. While there is nothing to do, it says by tick that it waits and does not hang.
-func (d *Dispatcher) await(ctx context.Context, tick func(), pending []attempt, next time.Time) ([]attempt, []*ask, error) {
-	var first time.Time
+// it gathered also with an error, and with a turn that ended meanwhile. While there is nothing to do, it says by tick that it waits and does not hang.
+func (d *Dispatcher) await(ctx context.Context, tick func(), turns <-chan ended, running int, pending []attempt, next time.Time) ([]attempt, []*ask, *ended, error) {
+	first := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	keep := func(a attempt) {
@@ -103,30 +130,44 @@ func (d *Dispatcher) await(ctx context.Context, tick func(), pending []attempt, 
 			}
 		}
 		wait := time.Until(next)
-		if wait <= 0 || d.inFlight.Load() == 0 || len(pending) >= recordBatch {
+		switch {
+		case running == turnsAtOnce:
+			wait = idleTick
+		case wait <= 0 && d.hasGathered(len(pending), wait) || running == 0 && d.inFlight.Load() == 0 || len(pending) >= recordBatch:
 			var asks []*ask
 			if asks, wait = d.ask(); len(asks) > 0 {
-				return pending, asks, nil
+				return pending, asks, nil, nil
 			}
 			if len(pending) > 0 {
 				waited := time.Since(first)
 				if waited >= resultLinger || len(pending) >= recordBatch {
-					return pending, nil, nil
+					return pending, nil, nil, nil
 				}
 				wait = min(wait, resultLinger-waited)
 			}
+		}
+		if wait <= 0 {
+			wait += 2 * turnPace
 		}
 		tick()
 		timer.Reset(min(max(wait, 100*time.Microsecond), idleTick))
 		select {
 		case <-ctx.Done():
-			return pending, nil, ctx.Err()
+			return pending, nil, nil, ctx.Err()
 		case a := <-d.results:
 			keep(a)
+		case end := <-turns:
+			return pending, nil, &end, nil
 		case <-d.work.wake:
 		case <-timer.C:
 		}
 	}
+}
+
+// hasGathered says that a turn is worth its while: an endpoint whose results come one by one would have a turn for each of them,
+// and no two at once. Where most of what is in flight does not end, the wait for it does, a little past the pace.
+func (d *Dispatcher) hasGathered(pending int, wait time.Duration) bool {
+	return pending == 0 || int64(pending) >= d.inFlight.Load() || -wait >= 2*turnPace
 }
 
 // ask answers what to claim now, and if there is nothing, how long there will be nothing that is known.

@@ -64,6 +64,8 @@ type endpointWork struct {
 	inHand int
 	place  int
 	asked  *ask
+	// isClaiming: a turn asks for it.
+	isClaiming bool
 }
 
 // ask is what a claim asks for.
@@ -150,7 +152,7 @@ func (w *worklist) survey(now time.Time, priority int) {
 		for i := range n {
 			e := tenant.endpoints[(tenant.next+i)%n]
 			e.place = (tenant.next + i) % n
-			if e.due[priority] == nil || e.due[priority].After(now) || e.blocked.After(now) || e.asked != nil {
+			if e.due[priority] == nil || e.due[priority].After(now) || e.blocked.After(now) || e.isClaiming {
 				continue
 			}
 			tenant.ready = append(tenant.ready, e)
@@ -172,6 +174,7 @@ func (w *worklist) round(priority int, asks *[]*ask) bool {
 			continue
 		}
 		if e.asked == nil {
+			e.isClaiming = true
 			e.asked = &ask{endpointID: e.id, priority: priority, added: e.added[priority]}
 			*asks = append(*asks, e.asked)
 		}
@@ -212,6 +215,7 @@ func (w *worklist) settle(a *ask, v verdict, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.endpoints[a.endpointID]
+	e.isClaiming = false
 	w.take(e, a.priority, v.got-a.want)
 	switch {
 	case v.held > 0:
@@ -263,7 +267,7 @@ func (w *worklist) nextDue(now time.Time) time.Duration {
 	wait := longWait
 	for _, e := range w.endpoints {
 		for _, due := range e.due {
-			if due == nil || e.inHand >= w.cap {
+			if due == nil || e.inHand >= w.cap || e.isClaiming {
 				continue
 			}
 			at := *due
