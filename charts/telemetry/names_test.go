@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
@@ -69,7 +69,7 @@ func check(t *testing.T, series map[string][]string, where, expression string) {
 		case *parser.VectorSelector:
 			require.Contains(t, series, n.Name, "%s: no service exports it: %s", where, expression)
 			for _, m := range n.LabelMatchers {
-				if m.Name != labels.MetricName {
+				if m.Name != model.MetricNameLabel {
 					require.Contains(t, series[n.Name], m.Name, "%s: %s has no such label", where, n.Name)
 				}
 			}
