@@ -2,6 +2,7 @@ package compose
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -89,7 +91,12 @@ func (m *machine) run(t *testing.T, service string) {
 			return
 		}
 		require.True(t, time.Now().Before(deadline), "%s: %s", service, out)
-		time.Sleep(100 * time.Millisecond) // the distance of two checks
+		select {
+		case err := <-exited:
+			exited <- err
+			t.Fatalf("%s ended: %v: %s", service, err, log.String())
+		case <-time.After(100 * time.Millisecond): // the distance of two checks
+		}
 	}
 }
 
@@ -151,12 +158,22 @@ func startPostgres(t *testing.T, m *machine) {
 	}
 }
 
+// freePort is below the range from which the kernel gives ports to connections, one of which could take it meanwhile.
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	addr, ok := listener.Addr().(*net.TCPAddr)
-	require.True(t, ok)
-	return addr.Port
+	for range 100 {
+		port := 20_000 + rand.IntN(12_000)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			listener.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
 }
+
+var given sync.Map
