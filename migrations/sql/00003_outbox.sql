@@ -98,10 +98,12 @@ CREATE TABLE apipay.audit_log (
     changes    jsonb NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now()
 );
--- The log, newest first, by keyset: all of it, one tenant's, one object's.
+-- The log, newest first, by keyset: all of it, and by each filter.
 CREATE INDEX audit_log_by_created ON apipay.audit_log (created_at, id);
 CREATE INDEX audit_log_by_tenant ON apipay.audit_log (tenant_id, created_at, id);
 CREATE INDEX audit_log_by_target ON apipay.audit_log (target, created_at, id);
+CREATE INDEX audit_log_by_actor ON apipay.audit_log (actor, created_at, id);
+CREATE INDEX audit_log_by_action ON apipay.audit_log (action, created_at, id);
 CALL apipay.isolate('audit_log');
 GRANT INSERT ON apipay.audit_log TO apipay_app, apipay_worker, apipay_admin;
 GRANT SELECT ON apipay.audit_log TO apipay_admin;

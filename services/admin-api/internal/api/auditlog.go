@@ -51,7 +51,7 @@ func (r auditLogRow) view() auditLogView {
 	}
 }
 
-// listAudit is ordered by the database's time; every filter but actor and action has an index.
+// listAudit is ordered by the database's time; every filter has an index.
 func (a *API) listAudit(c *call) error {
 	var w where
 	q := httpapi.NewQuery(c.Request())
