@@ -113,7 +113,8 @@ func (c *Client) isProxys(limit context.Context, class Class) bool {
 	if c.config.Proxy == nil || class != ClassTimeout && class != ClassConnectTimeout && class != ClassReset {
 		return false
 	}
-	if !c.proxyIsAway.Load() && limit.Err() == nil {
+	// A probe that had no time would find everything silent.
+	if deadline, ok := limit.Deadline(); ok && !c.proxyIsAway.Load() && limit.Err() == nil && time.Until(deadline) > 2*c.probeTimeout() {
 		c.probeProxy(limit)
 	}
 	return c.proxyIsAway.Load()
