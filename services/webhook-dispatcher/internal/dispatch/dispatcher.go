@@ -119,6 +119,9 @@ func New(config Config, pool *pgxpool.Pool, health *ops.Health, log *slog.Logger
 
 // Run works until ctx ends, then finishes or gives back what it has in hand, within about 13 seconds.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	if err := d.warm(ctx); err != nil {
+		d.log.WarnContext(ctx, "dispatcher.warming", "error", err.Error())
+	}
 	detached := context.WithoutCancel(ctx)
 	sendCtx, cutOff := context.WithCancel(detached)
 	defer cutOff()

@@ -243,6 +243,18 @@ func insertEvents(ctx context.Context, tx querier, arrivals []arrival) ([]madeDe
 	if len(arrivals) == 0 {
 		return nil, nil
 	}
+	rows, err := tx.Query(ctx, insertEventsQuery, insertArgs(arrivals)...)
+	if err != nil {
+		return nil, fmt.Errorf("inserting events: %w", err)
+	}
+	made, err := pgx.CollectRows(rows, pgx.RowToStructByName[madeDelivery])
+	if err != nil {
+		return nil, fmt.Errorf("inserting events: %w", err)
+	}
+	return made, nil
+}
+
+func insertArgs(arrivals []arrival) []any {
 	n := len(arrivals)
 	eventIDs, tenantIDs, livemodes, types := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]bool, n), make([]string, n)
 	bodies, traceparents, topics := make([][]byte, n), make([]*string, n), make([]string, n)
@@ -253,16 +265,7 @@ func insertEvents(ctx context.Context, tx querier, arrivals []arrival) ([]madeDe
 		partitions[i], offsets[i] = int32(a.record.Partition), a.record.Offset //nolint:gosec // a partition's number
 		created[i], abouts[i] = a.created, a.about
 	}
-	rows, err := tx.Query(ctx, insertEventsQuery, eventIDs, tenantIDs, livemodes, types, bodies, traceparents, topics, partitions,
-		offsets, created, abouts, events.TypePing)
-	if err != nil {
-		return nil, fmt.Errorf("inserting events: %w", err)
-	}
-	made, err := pgx.CollectRows(rows, pgx.RowToStructByName[madeDelivery])
-	if err != nil {
-		return nil, fmt.Errorf("inserting events: %w", err)
-	}
-	return made, nil
+	return []any{eventIDs, tenantIDs, livemodes, types, bodies, traceparents, topics, partitions, offsets, created, abouts, events.TypePing}
 }
 
 // recordError tells a refusal of the data from everything else. A value that breaks a rule of the schema breaks it again.
