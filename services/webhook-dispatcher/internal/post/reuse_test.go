@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,13 +161,17 @@ func TestPost_UnreadRequestsGoAgain(t *testing.T) {
 
 func readSome(conn net.Conn) { _, _ = conn.Read(make([]byte, 100)) }
 
+// waitReadable returns once bytes wait in the connection's queue, and leaves them there. It looks itself: the runtime tells of
+// bytes once, when they come, which may have been before.
 func waitReadable(conn *net.TCPConn) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return
 	}
-	first := true
-	_ = raw.Read(func(uintptr) bool { ready := !first; first = false; return ready })
+	_ = raw.Read(func(fd uintptr) bool {
+		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return err == nil
+	})
 }
 
 // B57: connections that close at just the moment of the next request. An attempt is one POST at most, and one that
