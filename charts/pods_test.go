@@ -14,7 +14,7 @@ import (
 	"apipay.io/hub/charts/chartset"
 )
 
-// drain is what DESIGN gives a service between SIGTERM and its end; databaseWait is how long its start waits for the database.
+// drain is what a service may take between SIGTERM and its end; databaseWait is how long its start waits for the database.
 const (
 	drain        = 15 * time.Second
 	databaseWait = 30 * time.Second

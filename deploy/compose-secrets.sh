@@ -44,3 +44,4 @@ put admin-tokens.json < <(
     printf ']\n'
 )
 echo "compose-secrets: $made made, the others were there: $dir"
+echo "staff tokens of the console: $dir/admin-token-viewer, -support, -admin; Grafana: admin, $dir/grafana-password"

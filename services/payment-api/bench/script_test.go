@@ -180,7 +180,8 @@ func pgbench(t *testing.T, dsn, file string, round int, d time.Duration) (perSec
 	t.Helper()
 	var out bytes.Buffer
 	command := exec.CommandContext(t.Context(), pgbenchProgram(t), "-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-j", "2",
-		"-T", strconv.Itoa(int(d.Seconds())), "-D", "n="+strconv.Itoa(round*1_000_000), "-f", file, dsn)
+		"-T", strconv.Itoa(int(d.Seconds())), "-D", "n="+strconv.Itoa(round*1_000_000), "-f", filepath.Base(file), dsn)
+	command.Dir = filepath.Dir(file) // its path is printed
 	command.Stdout, command.Stderr = &out, &out
 	require.NoError(t, command.Run(), out.String())
 	match := regexp.MustCompile(`tps = ([0-9.]+)`).FindStringSubmatch(out.String())

@@ -34,7 +34,7 @@ type Config struct {
 	AmountMin AmountMin
 }
 
-// DefaultConfig is DESIGN's.
+// DefaultConfig has the documented limits.
 func DefaultConfig() Config {
 	return Config{
 		GatewayTimeout:  10 * time.Second,
