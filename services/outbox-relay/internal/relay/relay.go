@@ -316,7 +316,8 @@ type pace struct {
 }
 
 const (
-	minPoll = time.Millisecond
+	// minPoll lets a few events gather where they come one by one: a look and a turn for each would be 30 statements an event.
+	minPoll = 8 * time.Millisecond
 	// maxPoll keeps the first event after an idle time under 60 ms at the median, and an idle relay at a
 	// dozen looks a second.
 	maxPoll = 90 * time.Millisecond
